@@ -1,0 +1,274 @@
+// The C++17 face of the live object tracker: header-only, over lot/lot.h.
+//
+// Everything here is `noexcept`: hooks run inside destructors of the framework, so a failure is a
+// returned `lot::Status`, never an exception. What each call means, which threads may make it and what
+// it costs is written at the C function of the same name in lot/lot.h.
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#ifndef LOT_LOT_HPP
+#define LOT_LOT_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <type_traits>
+#include <utility>
+
+#include "lot/lot.h"
+
+namespace lot {
+
+static_assert(sizeof(lot_ref) == 16 && alignof(lot_ref) == 8,
+              "lot_ref is 16 bytes on both sides of the ABI");
+static_assert(offsetof(lot_ref, object) == 0 && offsetof(lot_ref, epoch) == 8,
+              "lot_ref is {object, epoch} on both sides of the ABI");
+static_assert(std::is_trivially_copyable<lot_ref>::value, "lot_ref is passed by value");
+
+/// What a call answered. Converts to `true` for LOT_OK.
+class [[nodiscard]] Status {
+public:
+  Status(lot_status code) noexcept : code_(code) {}
+  explicit operator bool() const noexcept { return code_ == LOT_OK; }
+  lot_status code() const noexcept { return code_; }
+  /// The constant's name, for example "LOT_ERROR_DEAD_REF".
+  const char *name() const noexcept { return lot_status_name(code_); }
+  /// What this thread's last failed call had to say; only meaningful right after a failure.
+  static const char *message() noexcept { return lot_last_error_message(); }
+  /// States that a failure does not matter here (a hook in a destructor).
+  void ignore() const noexcept {}
+
+private:
+  lot_status code_;
+};
+
+/// One incarnation of an object: 16 bytes, a value, safe to keep for ever.
+class Ref {
+public:
+  constexpr Ref() noexcept : raw_{nullptr, 0} {}
+  constexpr Ref(lot_ref raw) noexcept : raw_(raw) {}
+  constexpr lot_ref raw() const noexcept { return raw_; }
+
+  /// Lock-free, for any bits, on any thread, for ever.
+  bool isLive() const noexcept { return lot_is_live(raw_); }
+  constexpr bool isNull() const noexcept { return raw_.epoch == 0 && raw_.object == nullptr; }
+  constexpr std::uint64_t epoch() const noexcept { return raw_.epoch; }
+  /// The address, also of a dead ref: only compare it, do not follow it unless `isLive()`.
+  constexpr const void *address() const noexcept { return raw_.object; }
+
+  /// Why a dead ref died. False while it lives, and once the record has left quarantine.
+  Status death(lot_death &out) const noexcept { return lot_get_death(raw_, &out); }
+  Status release() const noexcept { return lot_release(raw_); }
+  Status setUser(void *user) const noexcept { return lot_set_user(raw_, user); }
+  /// The user pointer of a live ref; nullptr for a dead one.
+  void *user() const noexcept {
+    void *user = nullptr;
+    return lot_get_user(raw_, &user) == LOT_OK ? user : nullptr;
+  }
+  /// The nearest tracked ancestor, or the null ref.
+  Ref parent() const noexcept {
+    lot_ref parent = {nullptr, 0};
+    (void)lot_get_parent(raw_, &parent);
+    return parent;
+  }
+
+  friend bool operator==(Ref a, Ref b) noexcept {
+    return a.raw_.epoch == b.raw_.epoch && a.raw_.object == b.raw_.object;
+  }
+  friend bool operator!=(Ref a, Ref b) noexcept { return !(a == b); }
+
+private:
+  lot_ref raw_;
+};
+
+/// The ancestors of an object, nearest first and complete up to the outermost.
+class Ancestors {
+public:
+  /// Not reported: what the tracker knows of the object's place stays as it is.
+  constexpr Ancestors() noexcept : data_(nullptr), size_(0) {}
+  constexpr Ancestors(const void *const *data, std::size_t size) noexcept
+      : data_(data), size_(size) {}
+  template <std::size_t N>
+  constexpr Ancestors(const void *const (&list)[N]) noexcept : data_(list), size_(N) {}
+  /// For a std::vector, std::array, llvm::SmallVector or the like of pointers.
+  template <typename Container, typename = decltype(std::declval<const Container &>().data())>
+  Ancestors(const Container &list) noexcept
+      : data_(reinterpret_cast<const void *const *>(list.data())), size_(list.size()) {}
+  constexpr const void *const *data() const noexcept { return data_; }
+  constexpr std::size_t size() const noexcept { return size_; }
+
+private:
+  const void *const *data_;
+  std::size_t size_;
+};
+
+/// A handle of a tracker; copying it copies the handle. `OwnedTracker` ends the tracker with itself.
+class Tracker {
+public:
+  constexpr Tracker() noexcept : raw_{0} {}
+  constexpr Tracker(lot_tracker raw) noexcept : raw_(raw) {}
+  constexpr lot_tracker raw() const noexcept { return raw_; }
+
+  static Status create(const char *name, Tracker &out) noexcept {
+    return lot_tracker_create(name, &out.raw_);
+  }
+  Status destroy() const noexcept { return lot_tracker_destroy(raw_); }
+  Status setObserver(lot_observer_fn observer, void *data) const noexcept {
+    return lot_tracker_set_observer(raw_, observer, data);
+  }
+  Status stats(lot_stats &out) const noexcept { return lot_tracker_stats(raw_, &out); }
+  Status exactBegin() const noexcept { return lot_exact_begin(raw_); }
+  Status exactEnd() const noexcept { return lot_exact_end(raw_); }
+  bool isExact() const noexcept { return lot_is_exact(raw_); }
+
+  /// A new object starts at `object`.
+  Status create(const void *object, std::uint64_t scope, lot_kind kind, Ancestors ancestors,
+                void *user, Ref &out) const noexcept {
+    lot_description description = describe(object, scope, kind, ancestors, user);
+    lot_ref ref = {nullptr, 0};
+    lot_status status = lot_create(raw_, &description, &ref);
+    if (status == LOT_OK)
+      out = ref;
+    return status;
+  }
+  /// The object exists: its live ref, or a new one. `outUser` is the user pointer it carries now.
+  Status track(const void *object, std::uint64_t scope, lot_kind kind, Ancestors ancestors,
+               void *user, Ref &out, void **outUser = nullptr) const noexcept {
+    lot_description description = describe(object, scope, kind, ancestors, user);
+    lot_ref ref = {nullptr, 0};
+    lot_status status = lot_track(raw_, &description, &ref, outUser);
+    if (status == LOT_OK)
+      out = ref;
+    return status;
+  }
+  /// The live ref at an address, or the null ref. `outUser` is left alone if there is none.
+  Ref find(const void *object, void **outUser = nullptr) const noexcept {
+    lot_ref ref = {nullptr, 0};
+    (void)lot_find(raw_, object, &ref, outUser);
+    return ref;
+  }
+
+  Status erase(const void *object) const noexcept { return lot_erase(raw_, object); }
+  Status parentDestroy(const void *object) const noexcept {
+    return lot_parent_destroy(raw_, object);
+  }
+  Status destroyed(const void *object) const noexcept { return lot_destroy(raw_, object); }
+  /// The object and its direct children of the kinds in `kinds` (bit k is kind k).
+  Status destroyedWith(const void *object, std::uint32_t kinds) const noexcept {
+    return lot_destroy_with(raw_, object, kinds);
+  }
+  Status move(const void *object, Ancestors ancestors) const noexcept {
+    return lot_move(raw_, object, ancestors.data(), ancestors.size());
+  }
+  Status detach(const void *object) const noexcept { return lot_detach(raw_, object); }
+  Status opaqueMutation(const void *root) const noexcept {
+    return lot_opaque_mutation(raw_, root);
+  }
+  Status clearScope(std::uint64_t scope) const noexcept { return lot_clear_scope(raw_, scope); }
+
+  std::size_t count(lot_kind kind = LOT_KIND_ANY) const noexcept { return count(nullptr, kind); }
+  std::size_t countInScope(std::uint64_t scope, lot_kind kind = LOT_KIND_ANY) const noexcept {
+    return count(&scope, kind);
+  }
+  /// `visit(lot::Ref, void *user)` for a snapshot of what is live; return false to stop.
+  template <typename Visit>
+  Status forEach(const std::uint64_t *scope, lot_kind kind, Visit &&visit) const {
+    using Function = std::remove_reference_t<Visit>;
+    return lot_for_each(
+        raw_, scope, kind,
+        [](lot_ref ref, void *user, void *data) -> bool {
+          return (*static_cast<Function *>(data))(Ref(ref), user);
+        },
+        const_cast<void *>(static_cast<const void *>(&visit)));
+  }
+
+private:
+  static lot_description describe(const void *object, std::uint64_t scope, lot_kind kind,
+                                  Ancestors ancestors, void *user) noexcept {
+    lot_description description = {};
+    description.object = object;
+    description.scope = scope;
+    description.ancestors = ancestors.data();
+    description.ancestor_count = ancestors.size();
+    description.user = user;
+    description.kind = kind;
+    return description;
+  }
+  std::size_t count(const std::uint64_t *scope, lot_kind kind) const noexcept {
+    std::size_t count = 0;
+    (void)lot_count(raw_, scope, kind, &count);
+    return count;
+  }
+
+  lot_tracker raw_;
+};
+
+/// Owns a tracker: destroying it ends everything in the tracker.
+class OwnedTracker : public Tracker {
+public:
+  explicit OwnedTracker(const char *name) noexcept { (void)create(name, *this); }
+  using Tracker::create;
+  OwnedTracker(OwnedTracker &&other) noexcept : Tracker(other) {
+    static_cast<Tracker &>(other) = Tracker();
+  }
+  OwnedTracker(const OwnedTracker &) = delete;
+  OwnedTracker &operator=(const OwnedTracker &) = delete;
+  OwnedTracker &operator=(OwnedTracker &&) = delete;
+  ~OwnedTracker() {
+    if (raw().id != 0)
+      (void)destroy();
+  }
+};
+
+/// Owns a registration: releases the ref with itself. A dead ref needs no release; that is not an error.
+class Registration {
+public:
+  Registration() noexcept = default;
+  explicit Registration(Ref ref) noexcept : ref_(ref) {}
+  Registration(Registration &&other) noexcept : ref_(std::exchange(other.ref_, Ref())) {}
+  Registration &operator=(Registration &&other) noexcept {
+    if (this != &other) {
+      reset();
+      ref_ = std::exchange(other.ref_, Ref());
+    }
+    return *this;
+  }
+  Registration(const Registration &) = delete;
+  Registration &operator=(const Registration &) = delete;
+  ~Registration() { reset(); }
+
+  Ref ref() const noexcept { return ref_; }
+  bool isLive() const noexcept { return ref_.isLive(); }
+  void reset() noexcept {
+    if (!ref_.isNull())
+      (void)ref_.release();
+    ref_ = Ref();
+  }
+  /// Gives the ref away: it stays tracked.
+  Ref take() noexcept { return std::exchange(ref_, Ref()); }
+
+private:
+  Ref ref_;
+};
+
+/// While it lives, ends that an exact source reports on this thread are put down to `by`.
+class Attribution {
+public:
+  Attribution(lot_cause cause, Ref by) noexcept
+      : previous_(lot_attribution_enter(lot_attribution{by.raw(), cause})) {}
+  Attribution(const Attribution &) = delete;
+  Attribution &operator=(const Attribution &) = delete;
+  ~Attribution() { lot_attribution_leave(previous_); }
+
+private:
+  lot_attribution previous_;
+};
+
+} // namespace lot
+
+template <> struct std::hash<lot::Ref> {
+  std::size_t operator()(lot::Ref ref) const noexcept {
+    return std::hash<std::uint64_t>()(ref.epoch());
+  }
+};
+
+#endif // LOT_LOT_HPP

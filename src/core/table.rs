@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//! The slot table: one for the process, never freed, so that any ref can be asked about for ever.
+//!
+//! A slot holds one incarnation at a time. Its *hot* half, 16 bytes, is what a check reads: the object's
+//! address and the epoch. Its *cold* half, 32 bytes, holds the place in the tree and the rest; it is only
+//! touched under the lock of the slot's stripe.
+//!
+//! # Epochs
+//!
+//! An epoch is `generation << 32 | slot`. A slot's generation grows with every incarnation, and a slot whose
+//! generations are used up is retired: no epoch is ever given out twice (R2). Bit 31 of a slot number is
+//! never set, so the table uses it in the epoch of a hot half to say "ended": no ref can carry it and be
+//! looked up, because no segment has slots that high.
+
+use std::alloc::{Layout, alloc_zeroed};
+use std::ptr;
+use std::sync::OnceLock;
+
+use super::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering};
+
+/// A slot's number; 0 stands for "none".
+pub type Slot = u32;
+
+pub const NONE: Slot = 0;
+
+/// Set in the epoch of a hot half once its incarnation has ended.
+const ENDED: u64 = 1 << 31;
+
+/// One more than the highest slot number. Tests make do with fewer generations instead.
+const SLOT_LIMIT: u32 = 1 << 31;
+
+/// The last generation of a slot.
+#[cfg(not(test))]
+const LAST_GENERATION: u32 = u32::MAX;
+/// Few enough that a test can use a slot up: 100,000 from the first one.
+#[cfg(test)]
+const LAST_GENERATION: u32 = (1 << 30) + 100_000;
+
+/// log2 of the slots in segment 0; segment k > 0 has 2^(FIRST_BITS - 1 + k) of them.
+const FIRST_BITS: u32 = 8;
+const SEGMENTS: usize = (32 - FIRST_BITS + 1) as usize;
+
+/// What a check reads.
+#[repr(C)]
+pub struct Hot {
+    object: AtomicUsize,
+    epoch: AtomicU64,
+}
+
+/// The rest of a slot. Plain loads and stores (relaxed): the stripe's lock orders them.
+#[repr(C)]
+pub struct Cold {
+    pub parent: AtomicU32,
+    pub first_child: AtomicU32,
+    pub next: AtomicU32,
+    pub previous: AtomicU32,
+    pub user: AtomicUsize,
+    /// Packed: see [`Meta`].
+    meta: AtomicU32,
+    /// Where this slot's latest death is on record: a position in the stripe's quarantine plus 1, or 0.
+    pub last_death: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Hot>() == 16 && size_of::<Cold>() == 32);
+
+/// What a slot stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    Free,
+    /// An untracked object, kept for its place in the tree.
+    Anchor,
+    Tracked,
+}
+
+/// The small facts of a slot, packed into 32 bits: `scope:21 | kind:4 | state:2 | stripe:5`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Meta {
+    /// Position in the stripe's list of scopes.
+    pub scope: u32,
+    pub kind: u8,
+    pub state: State,
+    /// Never changes once the slot is in use: it says whose lock guards the slot.
+    pub stripe: u8,
+}
+
+pub const STRIPE_BITS: u32 = 5;
+pub const MAX_SCOPES_PER_STRIPE: u32 = 1 << 21;
+
+impl Meta {
+    const fn pack(self) -> u32 {
+        self.scope << 11 | (self.kind as u32) << 7 | (self.state as u32) << 5 | self.stripe as u32
+    }
+
+    const fn unpack(bits: u32) -> Self {
+        Self {
+            scope: bits >> 11,
+            kind: (bits >> 7 & 0xf) as u8,
+            state: match bits >> 5 & 3 {
+                1 => State::Anchor,
+                2 => State::Tracked,
+                _ => State::Free,
+            },
+            stripe: (bits & 0x1f) as u8,
+        }
+    }
+}
+
+impl Cold {
+    pub fn meta(&self) -> Meta {
+        Meta::unpack(self.meta.load(Ordering::Relaxed))
+    }
+
+    pub fn set_meta(&self, meta: Meta) {
+        self.meta.store(meta.pack(), Ordering::Relaxed);
+    }
+}
+
+/// Each pointer is moved back by the number of its first slot, so that it is indexed by the slot itself.
+static HOT: [AtomicPtr<Hot>; SEGMENTS] = [const { AtomicPtr::new(ptr::null_mut()) }; SEGMENTS];
+static COLD: [AtomicPtr<Cold>; SEGMENTS] = [const { AtomicPtr::new(ptr::null_mut()) }; SEGMENTS];
+
+/// The next slot that was never used. Slot 0 is "none".
+static NEXT_FRESH: AtomicU32 = AtomicU32::new(1);
+static GROWING: Lock<()> = Lock::new(());
+
+const fn segment_of(slot: Slot) -> usize {
+    const MASK: u32 = (1 << FIRST_BITS) - 1;
+    (32 - FIRST_BITS - (slot | MASK).leading_zeros()) as usize
+}
+
+const fn first_slot(segment: usize) -> u32 {
+    if segment == 0 {
+        0
+    } else {
+        1 << (FIRST_BITS as usize - 1 + segment)
+    }
+}
+
+const fn segment_len(segment: usize) -> usize {
+    if segment == 0 {
+        1 << FIRST_BITS
+    } else {
+        first_slot(segment) as usize
+    }
+}
+
+pub const fn slot_of(epoch: u64) -> Slot {
+    epoch as u32
+}
+
+pub const fn generation_of(epoch: u64) -> u32 {
+    (epoch >> 32) as u32
+}
+
+/// The hot half of a slot, if the slot exists.
+#[inline]
+fn try_hot(slot: Slot) -> Option<&'static Hot> {
+    let segment = HOT[segment_of(slot)].load(Ordering::Acquire);
+    if segment.is_null() {
+        return None;
+    }
+    // SAFETY: a non-null pointer is that of a whole segment, moved back by its first slot; `segment_of`
+    // chose the segment that contains `slot`, so the sum is inside it. Segments are zeroed, which is a
+    // valid `Hot`, shared only through atomics, and never freed.
+    Some(unsafe { &*segment.wrapping_add(slot as usize) })
+}
+
+/// The hot half of a slot that was given out by [`reserve`].
+#[inline]
+pub fn hot(slot: Slot) -> &'static Hot {
+    try_hot(slot).expect("slots in use have a segment")
+}
+
+/// The cold half of a slot, if the slot exists.
+pub fn try_cold(slot: Slot) -> Option<&'static Cold> {
+    let segment = COLD[segment_of(slot)].load(Ordering::Acquire);
+    if segment.is_null() {
+        return None;
+    }
+    // SAFETY: as in `try_hot`.
+    Some(unsafe { &*segment.wrapping_add(slot as usize) })
+}
+
+/// The cold half of a slot that was given out by [`reserve`].
+#[inline]
+pub fn cold(slot: Slot) -> &'static Cold {
+    try_cold(slot).expect("slots in use have a segment")
+}
+
+/// Whether `(object, epoch)` is live. Any bits may be asked about (R3).
+#[inline]
+pub fn is_live(object: usize, epoch: u64) -> bool {
+    let Some(hot) = try_hot(slot_of(epoch)) else {
+        return false;
+    };
+    // The object first. A publisher writes "ended", then the new object, then the new epoch, each with
+    // release: whoever sees an object sees no epoch older than the one that was published with it, so
+    // an old epoch can never be taken for live together with a newer object.
+    hot.object.load(Ordering::Acquire) == object && hot.epoch.load(Ordering::Acquire) == epoch
+}
+
+impl Hot {
+    pub fn object(&self) -> usize {
+        self.object.load(Ordering::Acquire)
+    }
+
+    /// The epoch, if the slot's incarnation is live.
+    pub fn live_epoch(&self) -> Option<u64> {
+        let epoch = self.epoch.load(Ordering::Acquire);
+        (epoch & ENDED == 0 && epoch != 0).then_some(epoch)
+    }
+
+    /// Says which object the slot stands for, without making it live. The slot must not be live.
+    pub fn set_object(&self, object: usize) {
+        self.object.store(object, Ordering::Release);
+    }
+
+    /// Starts a new incarnation of the slot's object and gives its epoch. The slot must not be live, nor
+    /// used up.
+    pub fn publish(&self, slot: Slot) -> u64 {
+        let last = generation_of(self.epoch.load(Ordering::Relaxed));
+        let generation = if last == 0 {
+            first_generation()
+        } else {
+            last + 1
+        };
+        let epoch = (generation as u64) << 32 | slot as u64;
+        self.epoch.store(epoch, Ordering::Release);
+        epoch
+    }
+
+    /// Ends the incarnation; from here on every check says dead. The slot must be live.
+    pub fn end(&self) {
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        self.epoch.store(epoch | ENDED, Ordering::Release);
+    }
+
+    /// Whether no further incarnation may start in this slot (R2: it is retired, never wrapped).
+    pub fn is_used_up(&self) -> bool {
+        generation_of(self.epoch.load(Ordering::Relaxed)) == LAST_GENERATION
+    }
+}
+
+/// The generation that fresh slots start with. It depends on where this library is loaded, so that two
+/// copies of it in one process (in two bindings, say) do not give out the same epochs.
+fn first_generation() -> u32 {
+    static FIRST: OnceLock<u32> = OnceLock::new();
+    *FIRST.get_or_init(|| {
+        let here = &raw const NEXT_FRESH as u64;
+        // Fibonacci hashing; 30 bits, so that three quarters of the generations remain.
+        let mixed = (here >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        if cfg!(test) {
+            1 << 30
+        } else {
+            (mixed >> 34) as u32 + 1
+        }
+    })
+}
+
+/// Gives `count` slots that were never used, for `stripe`, as the first of them; `None` when the table is full
+/// or the system has no memory for a segment.
+pub fn reserve(count: u32, stripe: u8) -> Option<Slot> {
+    let _growing = GROWING.lock();
+    let first = NEXT_FRESH.load(Ordering::Relaxed);
+    let end = first.checked_add(count).filter(|end| *end <= SLOT_LIMIT)?;
+    for segment in segment_of(first)..=segment_of(end - 1) {
+        add_segment(segment)?;
+    }
+    NEXT_FRESH.store(end, Ordering::Relaxed);
+    let free = Meta {
+        scope: 0,
+        kind: 0,
+        state: State::Free,
+        stripe,
+    };
+    for slot in first..end {
+        cold(slot).set_meta(free);
+    }
+    Some(first)
+}
+
+fn add_segment(segment: usize) -> Option<()> {
+    if !HOT[segment].load(Ordering::Relaxed).is_null() {
+        return Some(());
+    }
+    let len = segment_len(segment);
+    let hot = allocate::<Hot>(len)?;
+    let cold = allocate::<Cold>(len)?;
+    if segment == 0 {
+        // Slot 0 is never given out: the null ref, all zeros, must not look like it.
+        // SAFETY: the array has `len` > 0 zeroed elements and is not shared yet.
+        unsafe { (*hot).epoch = AtomicU64::new(ENDED) };
+    }
+    let first = first_slot(segment) as usize;
+    COLD[segment].store(cold.wrapping_sub(first), Ordering::Release);
+    HOT[segment].store(hot.wrapping_sub(first), Ordering::Release);
+    Some(())
+}
+
+/// A zeroed array that is never freed. Large ones come straight from the kernel, which zeroes their pages
+/// as they are touched: no hook pays for a whole segment.
+fn allocate<T>(len: usize) -> Option<*mut T> {
+    let layout = Layout::array::<T>(len).ok()?;
+    // SAFETY: the layout is not of size zero.
+    let array = unsafe { alloc_zeroed(layout) }.cast::<T>();
+    (!array.is_null()).then_some(array)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_cover_every_slot_once() {
+        assert_eq!(segment_of(0), 0);
+        assert_eq!(segment_of(255), 0);
+        for segment in 1..SEGMENTS {
+            let first = first_slot(segment);
+            assert_eq!(segment_of(first), segment);
+            assert_eq!(segment_of(first - 1), segment - 1);
+        }
+        assert_eq!(segment_of(u32::MAX), SEGMENTS - 1);
+        assert!(
+            first_slot(SEGMENTS - 1) >= SLOT_LIMIT,
+            "the last segment is never made"
+        );
+    }
+
+    #[test]
+    fn meta_survives_packing() {
+        for state in [State::Free, State::Anchor, State::Tracked] {
+            let meta = Meta {
+                scope: MAX_SCOPES_PER_STRIPE - 1,
+                kind: 15,
+                state,
+                stripe: 31,
+            };
+            assert_eq!(Meta::unpack(meta.pack()), meta);
+        }
+    }
+}
