@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//! Load hooks: every slot of every loaded object that leads to a watched function of one MLIR library
+//! is made to lead to a hook of ours instead.
+//!
+//! # Who holds what
+//!
+//! Questions to the loader (module `loader`) are asked first, with no lock held. Slots are written
+//! under the lock of [`LIBRARIES`], within `dl_iterate_phdr`, which keeps the loader from unmapping
+//! anything, and keeps other copies of this crate from changing the same page's protection. The
+//! self-test runs with no lock held.
+
+use super::elf::{Identity, Loaded, Slot, SlotKind, Snapshot};
+use super::loader::Held;
+use super::memory::Pages;
+use super::names::{FUNCTION_COUNT, FUNCTIONS};
+use super::reports::{INSTANCE_COUNT, INSTANCES, hook_address};
+use super::{Failure, elf, loader};
+use crate::core::sync::{Gate, Lock};
+use crate::{Error, Tracker};
+use std::sync::atomic::Ordering;
+
+/// A watched library. Its place in [`LIBRARIES`] is its place in [`INSTANCES`], for ever: code that
+/// put itself on top of a hook of ours may call that hook at any time.
+struct Library {
+    identity: Identity,
+    patched: Vec<Patched>,
+}
+
+/// A slot that holds a hook of ours.
+struct Patched {
+    object: Identity,
+    slot: Slot,
+}
+
+static LIBRARIES: Lock<Vec<Library>> = Lock::new(Vec::new());
+
+/// What is to be done for one library, found out with no lock held.
+struct Plan {
+    library: Identity,
+    originals: [usize; FUNCTION_COUNT],
+    slots: Vec<(Identity, Slot)>,
+    /// How many objects the loader had added, all of which `slots` covers.
+    additions: u64,
+}
+
+/// Why there are no hooks: a sentence for a person.
+type Reason = String;
+
+/// Watches the library that `symbol` lives in for `tracker`. `self_test` gets a tracker of its own.
+pub(super) fn install(
+    tracker: Tracker,
+    symbol: usize,
+    self_test: &mut dyn FnMut(Tracker) -> bool,
+) -> Result<(), Failure> {
+    let plan =
+        plan_for(|snapshot| {
+            snapshot.objects.iter().position(|object| object.contains(symbol)).ok_or_else(|| {
+            "the given address is in no loaded library: it has to be one of a function or a \
+             variable of the MLIR library"
+                .to_owned()
+        })
+        })?;
+    let index = instance_for(&plan)?;
+    let subscribers = &INSTANCES[index].subscribers;
+    if subscribers.contains(tracker) {
+        return Ok(apply(index, &plan)?);
+    }
+    super::with_trial(|trial| {
+        super::enter_and_attach(subscribers, trial)?;
+        let outcome = apply(index, &plan)
+            .and_then(|()| super::run(self_test, trial))
+            // Once more: a thread that was just looking up the function for its first call may have
+            // put the original back.
+            .and_then(|()| apply(index, &plan))
+            .map_err(Failure::Reason)
+            .and_then(|()| promote(index, trial, tracker));
+        detach(index, trial);
+        outcome
+    })
+}
+
+/// Gives the hooks up. False if there were none for this tracker.
+pub(super) fn uninstall(tracker: Tracker) -> bool {
+    let of_tracker = |index: &usize| INSTANCES[*index].subscribers.contains(tracker);
+    let indices: Vec<usize> = (0..INSTANCE_COUNT).filter(of_tracker).collect();
+    indices.iter().for_each(|index| detach(*index, tracker));
+    !indices.is_empty()
+}
+
+pub(super) fn is_installed(tracker: Tracker) -> bool {
+    INSTANCES
+        .iter()
+        .any(|instance| instance.subscribers.contains(tracker))
+}
+
+/// Looks for slots in what was loaded since. On an error the hooks are given up, for all trackers
+/// that the library's ends were reported to; they are given with it.
+pub(super) fn refresh(tracker: Tracker) -> Result<(), (Reason, Vec<Tracker>)> {
+    for (index, instance) in INSTANCES.iter().enumerate() {
+        if !instance.subscribers.contains(tracker)
+            || instance.additions.load(Ordering::Acquire) == elf::additions()
+        {
+            continue;
+        }
+        let library = identity_of(index);
+        let found = plan_for(|snapshot| {
+            let place = snapshot
+                .objects
+                .iter()
+                .position(|object| object.identity == library);
+            place.ok_or_else(|| format!("{} is no longer loaded", library.label()))
+        });
+        if let Err(reason) = found.and_then(|plan| apply(index, &plan)) {
+            let affected: Vec<Tracker> = instance.subscribers.all().collect();
+            affected.iter().for_each(|tracker| detach(index, *tracker));
+            return Err((reason, affected));
+        }
+    }
+    Ok(())
+}
+
+fn identity_of(index: usize) -> Identity {
+    let _pass = Gate::enter();
+    LIBRARIES.lock()[index].identity.clone()
+}
+
+/// How many slots lead to hooks that report to `tracker`, and how many objects they are in.
+pub(super) fn extent(tracker: Tracker) -> (u32, u32) {
+    let _pass = Gate::enter();
+    let libraries = LIBRARIES.lock();
+    let (mut slots, mut objects) = (0, Vec::new());
+    for (library, instance) in libraries.iter().zip(&INSTANCES) {
+        if instance.subscribers.contains(tracker) {
+            slots += library.patched.len();
+            objects.extend(library.patched.iter().map(|patched| patched.object.base));
+        }
+    }
+    objects.sort_unstable();
+    objects.dedup();
+    (slots as u32, objects.len() as u32)
+}
+
+/// Has the reports go to `tracker` too, unless the hooks that `trial` has tried are gone already.
+fn promote(index: usize, trial: Tracker, tracker: Tracker) -> Result<(), Failure> {
+    let _pass = Gate::enter();
+    let _lock = LIBRARIES.lock();
+    let subscribers = &INSTANCES[index].subscribers;
+    if !subscribers.contains(trial) {
+        return Err("the hooks were given up while they were tried"
+            .to_owned()
+            .into());
+    }
+    super::attach(subscribers, tracker)
+}
+
+/// Ends the reports to `tracker`; with the last one of the library, its slots are restored.
+fn detach(index: usize, tracker: Tracker) {
+    let _pass = Gate::enter();
+    let mut libraries = LIBRARIES.lock();
+    let subscribers = &INSTANCES[index].subscribers;
+    super::detach(subscribers, tracker);
+    if subscribers.is_idle()
+        && let Some(library) = libraries.get_mut(index)
+    {
+        restore(index, &mut library.patched);
+    }
+}
+
+/// The place of the plan's library, a new one if need be.
+fn instance_for(plan: &Plan) -> Result<usize, Failure> {
+    let _pass = Gate::enter();
+    let mut libraries = LIBRARIES.lock();
+    if let Some(index) = libraries
+        .iter()
+        .position(|library| library.identity == plan.library)
+    {
+        return Ok(index);
+    }
+    let index = libraries.len();
+    let instance = INSTANCES.get(index).ok_or(Failure::Error(Error::limit(
+        c"8 MLIR libraries are watched already",
+    )))?;
+    for (place, original) in instance.originals.iter().zip(plan.originals) {
+        place.store(original, Ordering::Release);
+    }
+    libraries.push(Library {
+        identity: plan.library.clone(),
+        patched: Vec::new(),
+    });
+    Ok(index)
+}
+
+/// Finds the functions of the library that `choose` picks, and all slots that lead to them.
+fn plan_for(choose: impl FnOnce(&Snapshot) -> Result<usize, Reason>) -> Result<Plan, Reason> {
+    // Counted before waiting: what is added later is not covered, even if it is seen.
+    let additions = elf::additions();
+    loader::settle();
+    let snapshot = elf::snapshot();
+    let library = &snapshot.objects[choose(&snapshot)?];
+    let label = library.identity.label();
+    let ours = snapshot
+        .objects
+        .iter()
+        .find(|object| object.contains(hook_address(0, 0)));
+    let stays = |object: &Loaded| loader::keep_for_ever(&object.identity);
+    if !ours.is_some_and(stays) || !stays(library) {
+        return Err(format!(
+            "the loader does not keep the tracker and {label} loaded"
+        ));
+    }
+    let originals = originals_in(library)?;
+    let mut slots = Vec::new();
+    for object in &snapshot.objects {
+        for slot in &object.slots {
+            let original = originals[slot.function];
+            if original != 0 && leads_to(original, object, slot, &snapshot)? {
+                slots.push((object.identity.clone(), *slot));
+            }
+        }
+    }
+    Ok(Plan {
+        library: library.identity.clone(),
+        originals,
+        slots,
+        additions,
+    })
+}
+
+/// The addresses of the watched functions in `library`, which has to call them through slots.
+fn originals_in(library: &Loaded) -> Result<[usize; FUNCTION_COUNT], Reason> {
+    let label = library.identity.label();
+    let held = Held::new(&library.identity).ok_or_else(|| format!("{label} cannot be held"))?;
+    let mut originals = [0; FUNCTION_COUNT];
+    for (index, function) in FUNCTIONS.iter().enumerate() {
+        let address = held
+            .symbol(function.name)
+            .filter(|address| library.contains(*address));
+        originals[index] = address.unwrap_or(0);
+        if !function.required {
+            continue;
+        }
+        if address.is_none() {
+            return Err(format!(
+                "{label} does not export {}: MLIR is not in there, or is hidden (hidden \
+                 visibility, a version script)",
+                function.label
+            ));
+        }
+        if !library
+            .slots
+            .iter()
+            .any(|s| s.function == index && s.kind != SlotKind::Data)
+        {
+            return Err(format!(
+                "{label} calls {} directly, where no hook can be put (linked with -Bsymbolic, with \
+                 hidden visibility or with link-time optimisation)",
+                function.label
+            ));
+        }
+    }
+    Ok(originals)
+}
+
+/// Whether calls through `slot` reach `original`, a function of the watched library. An error if
+/// they should, but other code has got in between, and if that cannot be found out.
+fn leads_to(
+    original: usize,
+    object: &Loaded,
+    slot: &Slot,
+    snapshot: &Snapshot,
+) -> Result<bool, Reason> {
+    let value = slot.value;
+    if value == original || leads_through_a_hook(value) == Some(original) {
+        return Ok(true);
+    }
+    if slot.kind == SlotKind::Data
+        || leads_through_a_hook(value).is_some()
+        || snapshot
+            .objects
+            .iter()
+            .any(|other| other.stubs[slot.function] == value)
+    {
+        // A variable that the program has changed; another library's; or a detour through a slot
+        // of the main program, which is gone through by itself.
+        return Ok(false);
+    }
+    // Gone in the meantime, or the kernel's own, which calls nothing.
+    let Some(held) = Held::new(&object.identity) else {
+        return Ok(false);
+    };
+    let function = &FUNCTIONS[slot.function];
+    let unbound = elf::is_unbound(object, slot, value);
+    let same_shape = FUNCTIONS.iter().filter(|other| other.ends == function.ends);
+    if !unbound && loader::is_definition(value, same_shape.map(|other| other.name)) {
+        return Ok(false); // Another MLIR's.
+    }
+    let caller = object.identity.label();
+    match loader::resolve(object, &held, function.name) {
+        Some(address) if address != original => Ok(false),
+        Some(_) if unbound => Ok(true),
+        Some(_) => Err(format!(
+            "calls of {} in {caller} are redirected by other code already (a second copy of the \
+             tracker, or another tool)",
+            function.label
+        )),
+        None => Err(format!(
+            "it cannot be told which library {caller} takes {} from",
+            function.label
+        )),
+    }
+}
+
+/// The function that a hook of this crate goes on to.
+fn leads_through_a_hook(value: usize) -> Option<usize> {
+    let pairs = (0..INSTANCE_COUNT).flat_map(|i| (0..FUNCTION_COUNT).map(move |f| (i, f)));
+    let hook = pairs
+        .into_iter()
+        .find(|(i, f)| hook_address(*i, *f) == value);
+    hook.map(|(i, f)| INSTANCES[i].originals[f].load(Ordering::Acquire))
+}
+
+/// Makes the slots of the plan lead to the hooks. Slots that do already are fine.
+fn apply(index: usize, plan: &Plan) -> Result<(), Reason> {
+    let _pass = Gate::enter();
+    let mut libraries = LIBRARIES.lock();
+    let patched = &mut libraries[index].patched;
+    let mut pages = None;
+    let mut outcome = Ok(());
+    let mut loaded = Vec::new();
+    elf::with_each_loaded(|object| {
+        loaded.push(object.clone());
+        for (_, slot) in plan.slots.iter().filter(|(identity, _)| identity == object) {
+            let pages = pages.get_or_insert_with(Pages::read);
+            match patch(
+                pages,
+                slot,
+                plan.originals[slot.function],
+                hook_address(index, slot.function),
+            ) {
+                Ok(previous) => {
+                    let known = patched
+                        .iter()
+                        .any(|p| p.slot.address == slot.address && p.object == *object);
+                    if !known {
+                        let slot = Slot {
+                            value: previous,
+                            ..*slot
+                        };
+                        patched.push(Patched {
+                            object: object.clone(),
+                            slot,
+                        });
+                    }
+                }
+                Err(why) if outcome.is_ok() => {
+                    let function = FUNCTIONS[slot.function].label;
+                    outcome = Err(format!("calls of {function} in {}: {why}", object.label()));
+                }
+                Err(_) => {}
+            }
+        }
+    });
+    // What was unloaded has taken its slots along.
+    patched.retain(|patched| loaded.contains(&patched.object));
+    if outcome.is_ok() {
+        INSTANCES[index]
+            .additions
+            .store(plan.additions, Ordering::Release);
+    }
+    outcome
+}
+
+/// Gives what the slot held before, or why it could not be set.
+fn patch(pages: &Pages, slot: &Slot, original: usize, hook: usize) -> Result<usize, Reason> {
+    // A call that another thread made since may have bound the slot.
+    for expected in [slot.value, original] {
+        // SAFETY: the object of the slot is loaded, since the caller is within `with_each_loaded`,
+        // which also keeps others from changing its page.
+        let result = unsafe { pages.replace(slot.address, slot.protection, expected, hook) };
+        match result {
+            Ok(Ok(())) if expected != hook => return Ok(expected),
+            Ok(Ok(())) => return Ok(original),
+            Ok(Err(held)) if held == hook => return Ok(original),
+            Ok(Err(_)) => {}
+            Err(error) => return Err(format!("the slot cannot be written: {error}")),
+        }
+    }
+    Err("other code has just changed the slot".to_owned())
+}
+
+/// Gives each slot that still holds a hook of ours what it held before.
+fn restore(index: usize, patched: &mut Vec<Patched>) {
+    if patched.is_empty() {
+        return;
+    }
+    let mut pages = None;
+    elf::with_each_loaded(|object| {
+        for Patched { slot, .. } in patched.iter().filter(|patched| patched.object == *object) {
+            let hook = hook_address(index, slot.function);
+            let pages = pages.get_or_insert_with(Pages::read);
+            // SAFETY: as in `patch`. A slot that others have changed since is theirs; one that
+            // cannot be written keeps a hook that goes on to the original.
+            let _ = unsafe { pages.replace(slot.address, slot.protection, hook, slot.value) };
+        }
+    });
+    patched.clear();
+}
