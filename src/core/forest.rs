@@ -457,7 +457,12 @@ impl Stripe {
         let mut parent = NONE;
         for ancestor in missing.iter().rev() {
             let slot = match tracker.index.get(*ancestor) {
-                Some(slot) => slot,
+                Some(slot) if self.is_in_scope(slot, stripe, scope) => slot,
+                // Another stripe has put it in since the check above.
+                Some(_) => {
+                    self.prune(tracker, parent);
+                    return Ok(Err(Conflict(*ancestor)));
+                }
                 None => match self.add_node(tracker, stripe, scope, *ancestor) {
                     Ok(Ok(slot)) => slot,
                     Ok(Err(_)) => {
