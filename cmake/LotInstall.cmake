@@ -18,6 +18,10 @@ configure_package_config_file(
   "${PROJECT_BINARY_DIR}/LiveObjectTrackerConfig.cmake"
   INSTALL_DESTINATION "${LOT_PACKAGE_DIR}"
   PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
+install(TARGETS lot_mlir_link_hooks EXPORT LiveObjectTrackerLinkHooks
+  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(EXPORT LiveObjectTrackerLinkHooks NAMESPACE LiveObjectTracker::
+  DESTINATION "${LOT_PACKAGE_DIR}")
 # While the version starts with 0, a new minor version may break a caller.
 write_basic_package_version_file(
   "${PROJECT_BINARY_DIR}/LiveObjectTrackerConfigVersion.cmake"
