@@ -164,6 +164,18 @@ void lot_mlir_report_operation(const void *operation);
 void lot_mlir_report_block(const void *block);
 
 /**
+ * For link hooks: the memory of exactly this block argument, of a block that stays, is about to go
+ * away. As `lot_mlir_report_operation` otherwise.
+ */
+void lot_mlir_report_block_argument(const void *argument);
+
+/**
+ * For link hooks: whether any tracker with link hooks tracks block arguments; if not, their ends need
+ * no report. Any thread.
+ */
+bool lot_mlir_wants_block_arguments(void);
+
+/**
  * States that a rewriter's listener begins to report to a tracker, for `lot_mlir_get_status`. Nests;
  * the mode of the tracker does not change. Any thread.
  */

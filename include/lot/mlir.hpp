@@ -13,6 +13,7 @@
 #include "lot/lot.hpp"
 #include "lot/mlir.h"
 
+#include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/SmallVector.h"
 #include "mlir/IR/Block.h"
 #include "mlir/IR/Location.h"
@@ -199,6 +200,41 @@ inline bool selfTest(lot_tracker rawTracker, void *data) {
   check(tree, 0b1110110);
   delete tree.block;
   check(tree, 0);
+
+  // Arguments whose block stays, by each of the four functions. The fourth one (number 3) survives.
+  tree = build();
+  llvm::SmallVector<Ref, 6> arguments;
+  for (int i = 0; i < 6; ++i) {
+    ::mlir::BlockArgument argument = tree.block->addArgument(type, location);
+    Ref ref;
+    passed = passed && bool(track(tracker, &context, argument, ref));
+    arguments.push_back(ref);
+  }
+  auto checkArguments = [&](unsigned live) {
+    for (unsigned i = 0; i < arguments.size(); ++i)
+      passed = passed && arguments[i].isLive() == ((live >> i & 1) != 0);
+  };
+  checkArguments(0b111111);
+  const void *survivor = arguments[3].address();
+  tree.block->eraseArgument(0); // The one that the tree came with.
+  check(tree, 0b1111011);
+  checkArguments(0b111111);
+  tree.block->eraseArguments(1, 2);
+  checkArguments(0b111001);
+  llvm::BitVector last(tree.block->getNumArguments());
+  last.set(tree.block->getNumArguments() - 1);
+  tree.block->eraseArguments(last);
+  checkArguments(0b011001);
+  tree.block->eraseArguments([&](::mlir::BlockArgument argument) {
+    return argument.getAsOpaquePointer() != survivor;
+  });
+  checkArguments(0b001000);
+  passed = passed && tree.block->getNumArguments() == 1 &&
+           tree.block->getArgument(0).getAsOpaquePointer() == survivor &&
+           tree.block->getArgument(0).getArgNumber() == 0;
+  tree.root->erase();
+  check(tree, 0);
+  checkArguments(0);
   return passed;
 }
 

@@ -239,6 +239,13 @@ static inline bool lot_mlir_c_self_test(lot_tracker tracker, void *data) {
   mlirOperationDestroy(tree.root);
   passed = lot_mlir_c_test_check(&tree, 0) && passed;
 
+  /* An argument whose block stays. */
+  tree = lot_mlir_c_test_build(tracker, context);
+  mlirBlockEraseArgument(tree.block, 0);
+  passed = lot_mlir_c_test_check(&tree, 0x7b) && passed;
+  mlirOperationDestroy(tree.root);
+  passed = lot_mlir_c_test_check(&tree, 0) && passed;
+
   /* A module, which ends by another way. */
   MlirModule module = mlirModuleCreateEmpty(mlirLocationUnknownGet(context));
   lot_ref refs[2] = {{NULL, 0}, {NULL, 0}};

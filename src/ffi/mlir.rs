@@ -179,6 +179,20 @@ pub extern "C" fn lot_mlir_report_block(block: *const c_void) {
     mlir::report_block(block as usize);
 }
 
+/// For link hooks: the memory of exactly this block argument, of a block that stays, is about to go
+/// away. As `lot_mlir_report_operation` otherwise.
+#[unsafe(no_mangle)]
+pub extern "C" fn lot_mlir_report_block_argument(argument: *const c_void) {
+    mlir::report_block_argument(argument as usize);
+}
+
+/// For link hooks: whether any tracker with link hooks tracks block arguments; if not, their ends need
+/// no report. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn lot_mlir_wants_block_arguments() -> bool {
+    mlir::wants_block_arguments()
+}
+
 /// States that a rewriter's listener begins to report to a tracker, for `lot_mlir_get_status`. Nests;
 /// the mode of the tracker does not change. Any thread.
 #[unsafe(no_mangle)]

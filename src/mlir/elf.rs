@@ -265,14 +265,18 @@ impl<'a> Memory<'a> {
     fn table<T: object::Pod>(&self, value: usize, bytes: usize) -> Option<&'a [T]> {
         let address = [value, self.base.wrapping_add(value)]
             .into_iter()
-            .find(|address| self.readable(*address, bytes) && address % align_of::<T>() == 0)?;
+            .find(|address| {
+                self.readable(*address, bytes) && address.is_multiple_of(align_of::<T>())
+            })?;
         // SAFETY: `Pod` types allow any bytes; these are mapped, readable and aligned.
         Some(unsafe { slice::from_raw_parts(address as *const T, bytes / size_of::<T>()) })
     }
 
     /// One word, which other threads may write at the same time.
     fn word(&self, address: usize) -> Option<usize> {
-        if !self.readable(address, size_of::<usize>()) || address % align_of::<usize>() != 0 {
+        if !self.readable(address, size_of::<usize>())
+            || !address.is_multiple_of(align_of::<usize>())
+        {
             return None;
         }
         // SAFETY: mapped, readable, aligned.
@@ -308,7 +312,7 @@ unsafe fn read_tables(loaded: &mut Loaded, dynamic: Range<usize>) -> Option<()> 
             elf::DT_JMPREL => calls = value,
             elf::DT_PLTRELSZ => call_bytes = value,
             elf::DT_SYMBOLIC => loaded.symbolic = true,
-            elf::DT_FLAGS => loaded.symbolic |= value as u64 & u64::from(elf::DF_SYMBOLIC.0) != 0,
+            elf::DT_FLAGS => loaded.symbolic |= value as u64 & elf::DF_SYMBOLIC.0 != 0,
             _ => {}
         }
     }

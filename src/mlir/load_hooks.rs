@@ -12,7 +12,7 @@
 use super::elf::{Identity, Loaded, Slot, SlotKind, Snapshot};
 use super::loader::Held;
 use super::memory::Pages;
-use super::names::{FUNCTION_COUNT, FUNCTIONS};
+use super::names::{FUNCTION_COUNT, FUNCTIONS, Needed};
 use super::reports::{INSTANCE_COUNT, INSTANCES, hook_address};
 use super::{Failure, elf, loader};
 use crate::core::sync::{Gate, Lock};
@@ -236,21 +236,15 @@ fn originals_in(library: &Loaded) -> Result<[usize; FUNCTION_COUNT], Reason> {
             .symbol(function.name)
             .filter(|address| library.contains(*address));
         originals[index] = address.unwrap_or(0);
-        if !function.required {
-            continue;
-        }
-        if address.is_none() {
+        if function.needed >= Needed::Defined && address.is_none() {
             return Err(format!(
                 "{label} does not export {}: MLIR is not in there, or is hidden (hidden \
                  visibility, a version script)",
                 function.label
             ));
         }
-        if !library
-            .slots
-            .iter()
-            .any(|s| s.function == index && s.kind != SlotKind::Data)
-        {
+        let mut own = library.slots.iter().filter(|slot| slot.function == index);
+        if function.needed >= Needed::Called && !own.any(|slot| slot.kind != SlotKind::Data) {
             return Err(format!(
                 "{label} calls {} directly, where no hook can be put (linked with -Bsymbolic, with \
                  hidden visibility or with link-time optimisation)",

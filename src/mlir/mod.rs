@@ -29,6 +29,13 @@ mod elf;
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 mod load_hooks;
+#[cfg(not(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+#[path = "no_load_hooks.rs"]
+mod load_hooks;
 #[cfg(all(
     target_os = "linux",
     target_pointer_width = "64",
@@ -41,13 +48,6 @@ mod loader;
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 mod memory;
-#[cfg(not(all(
-    target_os = "linux",
-    target_pointer_width = "64",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-)))]
-#[path = "no_load_hooks.rs"]
-mod load_hooks;
 mod names;
 mod reports;
 #[cfg(feature = "mlir-sys")]
@@ -141,7 +141,10 @@ pub fn install_load_hooks(
     mut self_test: impl FnMut(Tracker) -> bool,
 ) -> Result<(), Error> {
     check(tracker)?;
-    conclude(tracker, load_hooks::install(tracker, symbol, &mut self_test))
+    conclude(
+        tracker,
+        load_hooks::install(tracker, symbol, &mut self_test),
+    )
 }
 
 /// Takes the load hooks of `tracker` back. With the last tracker of a library its slots are
@@ -149,10 +152,14 @@ pub fn install_load_hooks(
 pub fn uninstall_load_hooks(tracker: Tracker) -> Result<(), Error> {
     check(tracker)?;
     if load_hooks::uninstall(tracker) {
-        note(tracker, |note| note.reason = c"the load hooks were uninstalled");
+        note(tracker, |note| {
+            note.reason = c"the load hooks were uninstalled"
+        });
         Ok(())
     } else {
-        Err(Error::not_active(c"no load hooks are installed for this tracker"))
+        Err(Error::not_active(
+            c"no load hooks are installed for this tracker",
+        ))
     }
 }
 
@@ -163,7 +170,9 @@ pub fn refresh(tracker: Tracker) -> Result<(), Error> {
     check(tracker)?;
     if let Err((reason, affected)) = load_hooks::refresh(tracker) {
         let reason = keep(&reason);
-        affected.iter().for_each(|other| note(*other, |note| note.reason = reason));
+        affected
+            .iter()
+            .for_each(|other| note(*other, |note| note.reason = reason));
         return Err(Error::unsupported(reason));
     }
     Ok(())
@@ -182,7 +191,9 @@ pub fn install_link_hooks(
     let outcome = with_trial(|trial| {
         enter_and_attach(&LINKED, trial)?;
         let outcome = run(&mut self_test, trial).map_err(|reason| {
-            Failure::Reason(format!("{reason} (is LiveObjectTracker::mlir_link_hooks linked?)"))
+            Failure::Reason(format!(
+                "{reason} (is LiveObjectTracker::mlir_link_hooks linked?)"
+            ))
         });
         enter_and_detach(&LINKED, trial);
         outcome?;
@@ -195,10 +206,14 @@ pub fn install_link_hooks(
 pub fn uninstall_link_hooks(tracker: Tracker) -> Result<(), Error> {
     check(tracker)?;
     if enter_and_detach(&LINKED, tracker) {
-        note(tracker, |note| note.reason = c"the link hooks were uninstalled");
+        note(tracker, |note| {
+            note.reason = c"the link hooks were uninstalled"
+        });
         Ok(())
     } else {
-        Err(Error::not_active(c"no link hooks are installed for this tracker"))
+        Err(Error::not_active(
+            c"no link hooks are installed for this tracker",
+        ))
     }
 }
 
@@ -217,7 +232,9 @@ pub fn listener_end(tracker: Tracker) -> Result<(), Error> {
         note.listeners = fewer.unwrap_or(0);
         fewer.is_some()
     });
-    active.then_some(()).ok_or(Error::not_active(c"no listener has begun"))
+    active
+        .then_some(())
+        .ok_or(Error::not_active(c"no listener has begun"))
 }
 
 /// Which source is active for `tracker`, and why not a better one.
@@ -236,7 +253,12 @@ pub fn status(tracker: Tracker) -> Result<Status, Error> {
     };
     let exact = matches!(source, Source::LoadHooks | Source::LinkHooks);
     let reason = if exact { c"" } else { reason };
-    Ok(Status { source, slots_patched, libraries_patched, reason })
+    Ok(Status {
+        source,
+        slots_patched,
+        libraries_patched,
+        reason,
+    })
 }
 
 /// What a link hook says: `operation` is about to be destroyed.
@@ -256,6 +278,16 @@ fn exists(tracker: Tracker) -> bool {
 
 fn check(tracker: Tracker) -> Result<(), Error> {
     exists(tracker).then_some(()).ok_or(Error::NO_TRACKER)
+}
+
+/// What a link hook says: `argument`, of a block that stays, is about to be destroyed.
+pub fn report_block_argument(argument: usize) {
+    LINKED.report(argument, names::Ends::Object);
+}
+
+/// Whether anybody who has link hooks tracks block arguments. If not, their ends need no report.
+pub fn wants_block_arguments() -> bool {
+    LINKED.want_arguments()
 }
 
 /// Leaves the outcome of an installation in the tracker's note.
@@ -337,7 +369,9 @@ fn with_trial(body: impl FnOnce(Tracker) -> Result<(), Failure>) -> Result<(), F
 fn run(self_test: &mut dyn FnMut(Tracker) -> bool, trial: Tracker) -> Result<(), String> {
     let passed = catch_unwind(AssertUnwindSafe(|| self_test(trial)))
         .map_err(|_| "the self-test panicked".to_owned())?;
-    let stats = trial.stats().map_err(|_| "the self-test destroyed its tracker".to_owned())?;
+    let stats = trial
+        .stats()
+        .map_err(|_| "the self-test destroyed its tracker".to_owned())?;
     let reported = stats.ended - stats.missed_ends;
     if stats.created == 0 {
         Err("the self-test tracked nothing, so it proves nothing".to_owned())
@@ -347,7 +381,10 @@ fn run(self_test: &mut dyn FnMut(Tracker) -> bool, trial: Tracker) -> Result<(),
             stats.created
         ))
     } else if !passed {
-        Err("the self-test says that it failed, though every end was reported".to_owned())
+        Err(
+            "the self-test failed: an end was reported too late, or one that did not happen"
+                .to_owned(),
+        )
     } else {
         Ok(())
     }
