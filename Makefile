@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# One command for each thing that a person wants to do here. All of them install what is missing first
+# and need no network once everything is there.
+
+BUILD := build
+PREFIX ?= /usr/local
+
+.PHONY: help demo test bench header build install setup bindings clean distclean
+
+help:
+	@echo 'make demo             five accidents with references, on the stock MLIR bindings and on ours'
+	@echo 'make test             builds and tests everything'
+	@echo 'make bench            measures, and writes docs/benchmarks.md'
+	@echo 'make build            the C library, static and shared, in $(BUILD)/cmake/lib'
+	@echo 'make bindings         the MLIR Python bindings, $(BUILD)/bindings/{tracked,stock}-python'
+	@echo 'make install PREFIX=/usr/local'
+	@echo 'make header           include/lot/lot.h and mlir.h anew from src/ffi'
+	@echo 'make clean            all that was built; make distclean: also what was downloaded'
+
+setup:
+	@tools/setup.sh
+
+demo: bindings
+	@python3 demo/run.py $(BUILD)/bindings
+
+test: setup
+	@tools/test.sh
+
+bench: setup
+	@tools/bench
+
+header:
+	@LOT_WRITE_HEADERS=1 cargo test --quiet --locked --test header
+
+build: setup
+	@tools/build.sh library
+
+bindings: setup
+	@tools/build.sh bindings
+
+install: build
+	@cmake --install $(BUILD)/cmake --prefix "$(PREFIX)"
+
+clean:
+	rm -rf target
+	if [ -d $(BUILD) ]; then find $(BUILD) -mindepth 1 -maxdepth 1 ! -name wheels -exec rm -rf {} +; fi
+
+distclean: clean
+	rm -rf $(BUILD)

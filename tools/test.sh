@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Builds and tests everything, step by step; stops at the first step that fails and says which. Each step's
+# output goes to build/logs. The last line has the totals.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+export CARGO_TARGET_DIR=$PWD/target
+logs=$PWD/build/logs
+results=$PWD/build/results
+rm -rf "$logs" "$results"
+mkdir -p "$logs" "$results"
+reports=()
+
+totals() {
+  local existing=() report
+  for report in "${reports[@]}"; do
+    [ -f "$report" ] && existing+=("$report")
+  done
+  [ "${#existing[@]}" -eq 0 ] || python3 tools/totals.py "${existing[@]}"
+}
+
+step() { # NAME FUNCTION
+  local start=$SECONDS log=$logs/$2.log
+  printf '%-62s' "$1"
+  # In a shell of its own, where the first command that fails ends the step. (Not as a condition: `set -e`
+  # has no effect inside of one.)
+  (
+    set -e
+    "$2"
+  ) >"$log" 2>&1
+  local status=$?
+  if [ "$status" -eq 0 ]; then
+    printf 'ok %4d s\n' $((SECONDS - start))
+    return
+  fi
+  printf 'FAILED\n\n'
+  tail -n 100 "$log"
+  printf '\nThe step "%s" failed; all of its output is in %s\n\n' "$1" "${log#"$PWD"/}"
+  totals
+  exit 1
+}
+
+formatting() {
+  cargo fmt --all --check
+  rustfmt --edition 2024 --check tests/consumers/other_rust/src/lib.rs
+}
+
+lints() {
+  cargo clippy --quiet --locked --all-targets -- -D warnings
+}
+
+rust_tests() {
+  local report=target/nextest/default/junit.xml passed=0
+  rm -f "$report"
+  cargo nextest run --locked --config-file tools/nextest.toml || passed=$?
+  cp "$report" "$results/rust.xml"
+  return "$passed"
+}
+
+documentation_tests() {
+  cargo test --quiet --locked --doc | tee "$results/rust-documentation.txt"
+}
+
+build_cpp_tests() {
+  tools/build.sh tests
+}
+
+cpp_tests() {
+  rm -f "$results/cpp.xml"
+  ctest --test-dir build/cmake --parallel 2 --output-on-failure --output-junit "$results/cpp.xml"
+}
+
+build_bindings() {
+  tools/build.sh bindings
+}
+
+python_tests() {
+  build/bindings/tracked-python -m pytest tests/python --junitxml="$results/python-exact.xml"
+}
+
+python_tests_in_structural_mode() {
+  LOT_MLIR_SOURCE=structural build/bindings/tracked-python -m pytest tests/python \
+    --junitxml="$results/python-structural.xml"
+}
+
+demo() {
+  python3 demo/run.py build/bindings
+}
+
+reports=(
+  "$results/rust.xml" "$results/rust-documentation.txt" "$results/cpp.xml"
+  "$results/python-exact.xml" "$results/python-structural.xml"
+)
+
+step 'rustfmt' formatting
+step 'clippy' lints
+step 'Rust tests, stale headers' rust_tests
+step 'Rust documentation tests' documentation_tests
+step 'C and C++: building library and tests' build_cpp_tests
+step 'C and C++: rules, headers, MLIR, consumers, valgrind' cpp_tests
+step 'Python bindings: building' build_bindings
+step 'Python tests' python_tests
+step 'Python tests without an exact source' python_tests_in_structural_mode
+step 'the demo' demo
+
+echo
+# A report that is missing here is an error.
+python3 tools/totals.py "${reports[@]}"
