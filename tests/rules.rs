@@ -907,6 +907,22 @@ fn r17_misuse_is_refused_and_changes_nothing() {
             ErrorKind::InvalidArgument
         );
     }
+    // Not even what the call would have ended on its way.
+    let ancestors = [at(4), at(4)];
+    let ancestors = Some(&ancestors[..]);
+    let new = Description {
+        object: at(1),
+        scope: SCOPE,
+        ancestors,
+        ..Default::default()
+    };
+    let other_kind = Description { kind: 3, ..new };
+    let elsewhere = Description {
+        scope: SCOPE + 1,
+        ..new
+    };
+    assert!(tracker.create(&new).is_err());
+    assert!(tracker.track(&other_kind).is_err() && tracker.track(&elsewhere).is_err());
     let stats = tracker.stats().unwrap();
     assert_eq!((stats.tracked, stats.anchors), (1, 1));
     assert!(held.is_live());
@@ -1007,7 +1023,7 @@ fn r18_hooks_of_many_threads_lose_nothing() {
                         11 => tracker.opaque_mutation(ancestors[1]).unwrap(),
                         12 => drop(held.pop().map(Ref::release)),
                         13 => drop(tracker.find(pick(16))),
-                        14 => drop(held.iter().filter_map(|one| one.parent().ok()).last()),
+                        14 => drop(held.iter().filter_map(|one| one.parent().ok()).count()),
                         _ => drop(held.drain(..held.len() / 2)),
                     }
                     rounds.fetch_add(1, Ordering::Relaxed);

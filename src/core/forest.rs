@@ -229,34 +229,29 @@ impl Stripe {
         }
     }
 
-    /// Makes an anchor, linked to nothing, for an object that is not in the index.
-    /// `Ok(Err(slot))`: another stripe was faster, and the object is now at that slot.
-    fn add_node(
+    /// The node of an object, and whether it is new: then it is an anchor without a parent, in the scope. A node
+    /// that was there may belong to any scope.
+    fn get_or_add_node(
         &mut self,
         tracker: &Inner,
         stripe: u8,
         scope: u32,
         object: usize,
-    ) -> Result<Result<Slot, Slot>, Error> {
-        let slot = self.take_slot(stripe)?;
-        let cold = cold(slot);
-        cold.set_meta(Meta {
-            scope,
-            kind: 0,
-            state: State::Anchor,
-            stripe,
-        });
-        set(&cold.parent, NONE);
-        set(&cold.first_child, NONE);
-        hot(slot).set_object(object);
-        if let Err(other) = tracker.index.insert(object, slot) {
-            self.give_slot_back(slot);
-            return Ok(Err(other));
+    ) -> Result<(Slot, bool), Error> {
+        let found = tracker.index.get_or_insert(object, || {
+            let slot = self.take_slot(stripe)?;
+            let node = cold(slot);
+            node.set_meta(Meta { scope, kind: 0, state: State::Anchor, stripe });
+            set(&node.first_child, NONE);
+            hot(slot).set_object(object);
+            Ok(slot)
+        })?;
+        if let (slot, true) = found {
+            self.attach(slot, NONE);
+            self.scopes[scope as usize].nodes += 1;
+            tracker.stripes[stripe as usize].0.add_node(tracker, stripe);
         }
-        self.attach(slot, NONE);
-        self.scopes[scope as usize].nodes += 1;
-        tracker.stripes[stripe as usize].0.add_node(tracker, stripe);
-        Ok(Ok(slot))
+        Ok(found)
     }
 
     /// Takes a node without children, and not tracked, out of everything.
@@ -264,7 +259,7 @@ impl Stripe {
         debug_assert_eq!(get(&cold(slot).first_child), NONE);
         let meta = cold(slot).meta();
         self.detach(slot);
-        tracker.index.remove(hot(slot).object(), slot);
+        tracker.index.remove(hot(slot).object());
         self.give_slot_back(slot);
         self.scopes[meta.scope as usize].nodes -= 1;
         tracker.stripes[meta.stripe as usize]
@@ -357,21 +352,26 @@ impl Stripe {
 
     // Registration -------------------------------------------------------------------------------------
 
-    /// Makes `object`, which is not in the index, a node of the scope, without a parent.
-    pub fn add(
+    /// The node of an object in a scope. New ones are anchors without a parent: start or discard them.
+    /// `Err(Conflict)` inside: the object is known in another scope.
+    pub fn node_in_scope(
         &mut self,
         tracker: &Inner,
         tracker_id: u64,
         stripe: u8,
         scope: u64,
         object: usize,
-    ) -> Result<Result<Slot, Slot>, Error> {
+    ) -> Result<Result<(Slot, bool), Conflict>, Error> {
         let scope = self.scope_for(tracker_id, scope)?;
-        let added = self.add_node(tracker, stripe, scope, object);
-        if !matches!(added, Ok(Ok(_))) {
-            self.drop_scope_if_empty(scope);
+        match self.get_or_add_node(tracker, stripe, scope, object) {
+            Ok((slot, is_new)) if is_new || self.is_in_scope(slot, stripe, scope) => {
+                Ok(Ok((slot, is_new)))
+            }
+            other => {
+                self.drop_scope_if_empty(scope);
+                other.map(|_| Err(Conflict(object)))
+            }
         }
-        added
     }
 
     /// Starts an incarnation of an anchor's object. Its slot must not be used up.
@@ -456,24 +456,13 @@ impl Stripe {
         // what is below `node` now is moved out of its way first, and no cycle can close.
         let mut parent = NONE;
         for ancestor in missing.iter().rev() {
-            let slot = match tracker.index.get(*ancestor) {
-                Some(slot) if self.is_in_scope(slot, stripe, scope) => slot,
-                // Another stripe has put it in since the check above.
-                Some(_) => {
+            let slot = match self.get_or_add_node(tracker, stripe, scope, *ancestor) {
+                Ok((slot, is_new)) if is_new || self.is_in_scope(slot, stripe, scope) => slot,
+                // Another stripe has put it in since the check above, or there is no slot.
+                other => {
                     self.prune(tracker, parent);
-                    return Ok(Err(Conflict(*ancestor)));
+                    return other.map(|_| Err(Conflict(*ancestor)));
                 }
-                None => match self.add_node(tracker, stripe, scope, *ancestor) {
-                    Ok(Ok(slot)) => slot,
-                    Ok(Err(_)) => {
-                        self.prune(tracker, parent);
-                        return Ok(Err(Conflict(*ancestor)));
-                    }
-                    Err(error) => {
-                        self.prune(tracker, parent);
-                        return Err(error);
-                    }
-                },
             };
             self.relink(tracker, slot, parent);
             parent = slot;
@@ -720,7 +709,7 @@ fn walk(first: Slot, top: Slot, mut visit: impl FnMut(Slot, Meta) -> bool) {
 }
 
 /// Ancestors are addresses of objects, each named once, the object itself not among them.
-fn check_ancestors(object: usize, ancestors: &[usize]) -> Result<(), Error> {
+pub fn check_ancestors(object: usize, ancestors: &[usize]) -> Result<(), Error> {
     /// Up to here comparing each with each is faster than sorting a copy.
     const FEW: usize = 16;
     if ancestors.contains(&0) {

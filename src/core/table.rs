@@ -168,10 +168,13 @@ fn try_hot(slot: Slot) -> Option<&'static Hot> {
 /// The hot half of a slot that was given out by [`reserve`].
 #[inline]
 pub fn hot(slot: Slot) -> &'static Hot {
-    try_hot(slot).expect("slots in use have a segment")
+    debug_assert!(try_hot(slot).is_some());
+    // SAFETY: `reserve` makes the segment before it gives a slot out, and slots come from nowhere else.
+    unsafe { try_hot(slot).unwrap_unchecked() }
 }
 
 /// The cold half of a slot, if the slot exists.
+#[inline]
 pub fn try_cold(slot: Slot) -> Option<&'static Cold> {
     let segment = COLD[segment_of(slot)].load(Ordering::Acquire);
     if segment.is_null() {
@@ -184,7 +187,9 @@ pub fn try_cold(slot: Slot) -> Option<&'static Cold> {
 /// The cold half of a slot that was given out by [`reserve`].
 #[inline]
 pub fn cold(slot: Slot) -> &'static Cold {
-    try_cold(slot).expect("slots in use have a segment")
+    debug_assert!(try_cold(slot).is_some());
+    // SAFETY: as in `hot`.
+    unsafe { try_cold(slot).unwrap_unchecked() }
 }
 
 /// Whether `(object, epoch)` is live. Any bits may be asked about (R3).

@@ -319,6 +319,8 @@ impl Tracker {
         if kind as usize >= KIND_COUNT {
             return Err(Error::invalid(c"the kind is not below 16"));
         }
+        // A refused call changes nothing: whatever ends something here checks first.
+        let check = || ancestors.map_or(Ok(()), |list| forest::check_ancestors(object, list));
         let pass = Gate::enter();
         let inner = self.inner()?;
         let mut notice = Notice::new(inner);
@@ -329,24 +331,25 @@ impl Tracker {
             if inner.id.load(Ordering::Acquire) != self.id {
                 break Err(Error::NO_TRACKER);
             }
-            let known = inner.index.get(object);
-            let (slot, was_there) = match known {
-                Some(slot) => (slot, true),
-                None => match stripe.add(inner, self.id, number, scope, object) {
-                    Ok(Ok(slot)) => (slot, false),
-                    Ok(Err(slot)) => (slot, true),
-                    Err(error) => break Err(error),
-                },
-            };
-            if was_there {
-                let meta = cold(slot).meta();
-                let here = stripe
-                    .find_scope(self.id, scope)
-                    .is_some_and(|scope| stripe.is_in_scope(slot, number, scope));
-                if !here {
+            let placed = stripe.node_in_scope(inner, self.id, number, scope, object);
+            let (slot, is_new_node) = match placed {
+                Ok(Ok(found)) => found,
+                Ok(Err(Conflict(object))) => {
                     drop(stripe);
+                    if let Err(error) = check() {
+                        break Err(error);
+                    }
                     self.miss_end(inner, object, &mut notice);
                     continue;
+                }
+                Err(error) => break Err(error),
+            };
+            if !is_new_node {
+                let meta = cold(slot).meta();
+                if (is_new || meta.state == State::Tracked && meta.kind != kind)
+                    && let Err(error) = check()
+                {
+                    break Err(error);
                 }
                 if meta.state == State::Tracked && (is_new || meta.kind != kind) {
                     let mut ending = Ending::now(reference_of(slot), notice.ends.as_mut());
@@ -448,7 +451,8 @@ impl Tracker {
         end: impl FnOnce(&'static Inner, &mut Stripe, Slot, &mut Notice),
     ) -> Result<(), Error> {
         let inner = self.inner()?;
-        if inner.busy.load(Ordering::Acquire) == 0 {
+        // Nearly all reports are of objects that nobody tracks.
+        if inner.busy.load(Ordering::Acquire) == 0 || !inner.index.may_contain(object) {
             return Ok(());
         }
         let mut notice = Notice::new(inner);
