@@ -1,0 +1,168 @@
+// Calls from C++ code of MLIR back into Python: nothing may be thrown through MLIR's frames, and what
+// Python must not pull from under them is protected meanwhile.
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#ifndef LOT_PYTHON_CALLBACKS_H
+#define LOT_PYTHON_CALLBACKS_H
+
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "lot_python/tracking.h"
+#include "mlir-c/IR.h"
+#include "mlir-c/Rewrite.h"
+
+namespace lot_python {
+
+/// A run of C++ code that may change anything inside of an operation: a pass pipeline, a rewrite driver,
+/// a transform script. Make one around the call and call `finish()` after it.
+///
+/// In structural mode nobody sees what such a run erases, so everything tracked strictly below the root
+/// ends with it (R9): when it begins, whenever it calls Python, and when it is over.
+class LOT_PYTHON_API OpaqueRun {
+public:
+  enum class Driver { None, Greedy, Walk };
+
+  OpaqueRun(ContextState &state, MlirContext context, MlirOperation root, lot::Ref ref, const char *what,
+            Driver driver = Driver::None);
+  OpaqueRun(const OpaqueRun &) = delete;
+  OpaqueRun &operator=(const OpaqueRun &) = delete;
+  ~OpaqueRun();
+
+  /// Throws the first exception that a Python callback raised during the run, if any.
+  void finish();
+
+  /// The innermost run on this thread, or null.
+  static OpaqueRun *current();
+
+  /// Before each call to Python: what was handed out earlier may be gone (structural mode).
+  void enterCallback() noexcept;
+  bool hasFailed() const { return static_cast<bool>(error); }
+  void fail(std::exception_ptr exception) {
+    if (!error)
+      error = std::move(exception);
+  }
+  Driver getDriver() const { return driver; }
+  MlirOperation getRoot() const { return frame.root; }
+
+private:
+  friend class WritableScope;
+  void close() noexcept;
+  void endAllBelow() noexcept;
+
+  ContextState &state;
+  MlirContext context;
+  lot::Ref ref;
+  Driver driver;
+  Ending ending;
+  Frame frame;
+  OpaqueRun *outer;
+  std::exception_ptr error;
+  bool closed = false;
+};
+
+/// To be called before C++ code hands anything to Python, outside of `callPython`.
+LOT_PYTHON_API void enterCallback() noexcept;
+/// Reports an exception that cannot be raised where it belongs.
+LOT_PYTHON_API void reportUnraisable(const char *where) noexcept;
+
+/// Runs a callback that MLIR called. False if it raised (or an earlier one of this run did, then it is not
+/// even called): the exception is raised when the run is over.
+template <typename Function> bool callPython(const char *where, Function &&function) noexcept {
+  nanobind::gil_scoped_acquire gil;
+  OpaqueRun *run = OpaqueRun::current();
+  if (run && run->hasFailed())
+    return false;
+  enterCallback();
+  try {
+    std::forward<Function>(function)();
+    return true;
+  } catch (...) {
+    if (run)
+      run->fail(std::current_exception());
+    else
+      reportUnraisable(where);
+    return false;
+  }
+}
+
+/// Says whether an object that only exists during a callback still may be used. Copies share the answer.
+class CallbackToken {
+public:
+  CallbackToken() : active(std::make_shared<bool>(true)) {}
+  void expire() { *active = false; }
+  void require(const char *what) const {
+    if (!*active)
+      raiseInvalidated(what);
+  }
+
+private:
+  std::shared_ptr<bool> active;
+};
+
+/// Expires a token at the end of the callback.
+class TokenScope {
+public:
+  explicit TokenScope(CallbackToken token) : token(std::move(token)) {}
+  TokenScope(const TokenScope &) = delete;
+  TokenScope &operator=(const TokenScope &) = delete;
+  ~TokenScope() { token.expire(); }
+
+private:
+  CallbackToken token;
+};
+
+/// A callback that may change what is strictly inside of `writable`, as far as the run that called it is
+/// concerned.
+class LOT_PYTHON_API WritableScope {
+public:
+  explicit WritableScope(MlirOperation writable);
+  WritableScope(const WritableScope &) = delete;
+  WritableScope &operator=(const WritableScope &) = delete;
+  ~WritableScope();
+
+private:
+  OpaqueRun *run;
+  MlirOperation saved = {nullptr};
+};
+
+/// Python passes need the GIL, which the thread that runs the pass manager keeps: with them a context
+/// runs on that thread alone.
+class LOT_PYTHON_API SingleThreaded {
+public:
+  SingleThreaded(MlirContext context, bool wanted);
+  SingleThreaded(const SingleThreaded &) = delete;
+  SingleThreaded &operator=(const SingleThreaded &) = delete;
+  ~SingleThreaded();
+
+private:
+  MlirContext context;
+  bool active;
+};
+
+/// A rewrite pattern is being applied on this thread: operations have to be erased through its rewriter,
+/// since the driver keeps lists of them.
+class LOT_PYTHON_API RewriteScope {
+public:
+  RewriteScope(MlirRewriterBase rewriter, MlirOperation matched);
+  RewriteScope(const RewriteScope &) = delete;
+  RewriteScope &operator=(const RewriteScope &) = delete;
+  ~RewriteScope();
+
+  static RewriteScope *current();
+  MlirRewriterBase getRewriter() const { return rewriter; }
+  /// Refuses what the driver that runs cannot stand.
+  void requireErasable(MlirOperation operation) const;
+
+private:
+  MlirRewriterBase rewriter;
+  MlirOperation operation; // what the pattern matched; null in a PDL function
+  lot::Ref matched;
+  RewriteScope *outer;
+  WritableScope writable;
+};
+
+} // namespace lot_python
+
+#endif // LOT_PYTHON_CALLBACKS_H

@@ -1,0 +1,150 @@
+// What the patched bindings know of the tracker: one tracker, refs for operations, blocks and block
+// arguments, the exception for a dead one, and the acts of the binding that end objects.
+//
+// The rule that the patch follows: a wrapper keeps a native pointer together with a ref, and asks the ref
+// before it gives the pointer to MLIR.
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#ifndef LOT_PYTHON_TRACKING_H
+#define LOT_PYTHON_TRACKING_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nanobind/nanobind.h>
+
+#include "lot/lot.hpp"
+#include "lot/mlir.h"
+#include "mlir-c/IR.h"
+
+#define LOT_PYTHON_API __attribute__((visibility("default")))
+
+namespace lot_python {
+
+// ---- The tracker. There is one, for the life of the process.
+
+extern LOT_PYTHON_API lot::Tracker tracker;
+
+/// Whether every end is reported by the load hooks (R10). Otherwise the binding reports what it does, and
+/// where an object is ("structural mode").
+inline bool isExact() { return tracker.isExact(); }
+
+/// Creates the tracker, installs the load hooks, and adds what Python sees of it to the module `ir`.
+LOT_PYTHON_API void populate(nanobind::module_ &m);
+
+/// To be called when a context is made: libraries may have been loaded since the last time.
+LOT_PYTHON_API void refresh();
+
+// ---- Refs.
+
+struct Tracked {
+  lot::Ref ref;
+  void *user; // the wrapper that the object has, if any
+};
+
+/// The ref of an operation, and its wrapper if it has one.
+Tracked trackOperation(MlirContext context, MlirOperation operation);
+/// The same for an operation that was just made: what else was tracked at its address has ended unseen.
+lot::Ref trackNewOperation(MlirContext context, MlirOperation operation);
+lot::Ref trackBlock(MlirContext context, MlirBlock block);
+lot::Ref trackBlockArgument(MlirContext context, MlirBlock block, MlirValue argument);
+
+/// The binding has put an operation or block somewhere else, or has taken it out (structural mode).
+LOT_PYTHON_API void noteMoved(MlirOperation operation);
+LOT_PYTHON_API void noteMoved(MlirBlock block);
+
+// ---- Exceptions.
+
+enum class Subject { Operation, Block, BlockArgument, Value };
+
+/// Raises `DeadReferenceError` for a dead ref. `name`: the operation's, or that of the operation that the
+/// block belonged to; the identifier is the context's, so it outlives the operation.
+[[noreturn]] LOT_PYTHON_API void raiseDead(lot::Ref ref, Subject subject, MlirIdentifier name);
+/// Raises `DeadReferenceError` with a text of one's own.
+[[noreturn]] LOT_PYTHON_API void raiseInvalidated(const char *text);
+/// Raises `ValueError`: the binding refuses what would end the process, or free what is in use.
+[[noreturn]] LOT_PYTHON_API void refuse(const std::string &text);
+
+/// An operation's name in quotes, for such texts.
+LOT_PYTHON_API std::string quotedName(MlirOperation operation);
+LOT_PYTHON_API std::string quotedName(MlirIdentifier name);
+
+// ---- What belongs to a context.
+
+struct ContextState {
+  /// Counts the moments at which operations may have ended or changed place. A symbol table that was made
+  /// at another count looks again before it believes its own pointers.
+  std::uint64_t changes = 0;
+  /// Operations that lost their last owner in Python while something else still uses their results, or
+  /// still is at work on them. Destroyed as soon as that is over.
+  std::vector<MlirOperation> orphans;
+};
+
+/// Destroys an operation that Python owns and nobody else holds; makes it an orphan if it is in use, and
+/// then answers false. Called by destructors: nothing is thrown.
+bool destroyOwned(ContextState &state, MlirOperation operation, lot::Ref ref, const char *what) noexcept;
+/// Destroys the orphans that are not in use any more.
+LOT_PYTHON_API void sweepOrphans(ContextState &state) noexcept;
+/// Ends all that is tracked in a context which is about to be destroyed.
+LOT_PYTHON_API void endContext(ContextState &state, MlirContext context) noexcept;
+
+// ---- Acts of the binding that end objects.
+
+/// While it lives, what ends on this thread ends because of this act.
+class LOT_PYTHON_API Ending {
+public:
+  /// `what` completes "ended when 'func.func' ...", and has to be a literal.
+  Ending(MlirOperation operation, lot::Ref ref, lot_cause cause, const char *what) noexcept;
+  Ending(const Ending &) = delete;
+  Ending &operator=(const Ending &) = delete;
+  ~Ending();
+
+private:
+  lot::Attribution attribution;
+  std::uint64_t record;
+};
+
+// ---- Checks before MLIR is asked to do something that it does not check itself.
+
+/// Whether `outer` is `inner` or encloses it.
+LOT_PYTHON_API bool encloses(MlirOperation outer, MlirOperation inner);
+
+/// An operation outside of `operation` that uses a value or a block of it; null if there is none. With
+/// `results` false its own results may be in use.
+LOT_PYTHON_API MlirOperation findOutsideUser(MlirOperation operation, bool results = true);
+
+/// Refuses to erase an operation that is in use outside of itself.
+LOT_PYTHON_API void requireUnused(MlirOperation operation, bool results = true);
+/// Refuses to put `operation` into a block that is inside of it.
+LOT_PYTHON_API void requireNotInside(MlirOperation operation, MlirBlock block);
+
+/// C++ code of MLIR is at work on `root` further up on the stack, and has called Python. While the frame
+/// lives, Python may change what is strictly inside of `writable` (nothing, if that is null), but not the
+/// rest of `root`, nor end or move `root` or what encloses it.
+class LOT_PYTHON_API Frame {
+public:
+  Frame(MlirOperation root, MlirOperation writable);
+  Frame(const Frame &) = delete;
+  Frame &operator=(const Frame &) = delete;
+  ~Frame();
+
+  MlirOperation root, writable;
+};
+
+/// Refuses to end or move an operation that a frame protects; with `inside`, something in its regions.
+LOT_PYTHON_API void requireChangeable(MlirOperation operation, bool inside = false);
+/// Whether ending the operation would pull it from under a frame.
+bool isInFrame(MlirOperation operation);
+
+// ---- Capsules.
+
+/// Makes a capsule of `owner` that can be told to be dead later, and that keeps `owner` alive.
+LOT_PYTHON_API nanobind::object rememberCapsule(nanobind::object capsule, nanobind::object owner, lot::Ref ref);
+/// Raises if the object that the capsule was made of has ended. Nothing is known of capsules that others
+/// made: they pass.
+LOT_PYTHON_API void checkCapsule(nanobind::handle capsule);
+
+} // namespace lot_python
+
+#endif // LOT_PYTHON_TRACKING_H

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "lot_python/callbacks.h"
+
+#include "lot_python/slots.h"
+
+namespace nb = nanobind;
+
+namespace lot_python {
+
+namespace {
+
+thread_local OpaqueRun *currentRun = nullptr;
+thread_local RewriteScope *currentRewrite = nullptr;
+
+/// Ends the tracked block arguments of a context that are not among their block's arguments any more. No
+/// hook tells of a single argument that a pass took away from a block.
+void endLostArguments(MlirContext context) {
+  std::uint64_t scope = reinterpret_cast<std::uint64_t>(context.ptr);
+  (void)tracker.forEach(&scope, LOT_MLIR_BLOCK_ARGUMENT, [](lot::Ref argument, void *) {
+    lot::Ref home = argument.parent();
+    if (!home.isLive())
+      return true;
+    MlirBlock block = {const_cast<void *>(home.address())};
+    for (intptr_t i = 0, e = mlirBlockGetNumArguments(block); i < e; ++i)
+      if (mlirBlockGetArgument(block, i).ptr == argument.address())
+        return true;
+    tracker.destroyed(argument.address()).ignore();
+    return true;
+  });
+}
+
+} // namespace
+
+OpaqueRun::OpaqueRun(ContextState &state, MlirContext context, MlirOperation root, lot::Ref ref, const char *what, Driver driver)
+    : state(state), context(context), ref(ref), driver(driver), ending(root, ref, LOT_CAUSE_OPAQUE_MUTATION, what),
+      frame(root, {nullptr}), outer(currentRun) {
+  currentRun = this;
+  endAllBelow();
+}
+
+OpaqueRun::~OpaqueRun() { close(); }
+
+void OpaqueRun::close() noexcept {
+  if (closed)
+    return;
+  closed = true;
+  currentRun = outer;
+  ++state.changes;
+  if (isExact())
+    endLostArguments(context);
+  endAllBelow();
+}
+
+void OpaqueRun::finish() {
+  close();
+  // Taken out first, so that the exception does not live on in a run that is kept.
+  if (std::exception_ptr raised = std::move(error))
+    std::rethrow_exception(raised);
+}
+
+void OpaqueRun::endAllBelow() noexcept {
+  ++state.changes;
+  tracker.opaqueMutation(frame.root.ptr).ignore(); // in exact mode this ends nothing
+}
+
+OpaqueRun *OpaqueRun::current() { return currentRun; }
+
+void OpaqueRun::enterCallback() noexcept {
+  for (OpaqueRun *run = this; run; run = run->outer)
+    run->endAllBelow();
+}
+
+void enterCallback() noexcept {
+  if (currentRun)
+    currentRun->enterCallback();
+}
+
+void reportUnraisable(const char *where) noexcept {
+  setPythonError();
+  nb::object context = nb::steal(PyUnicode_FromString(where));
+  PyErr_WriteUnraisable(context.ptr());
+}
+
+WritableScope::WritableScope(MlirOperation writable) : run(currentRun) {
+  if (run)
+    saved = std::exchange(run->frame.writable, writable);
+}
+
+WritableScope::~WritableScope() {
+  if (run)
+    run->frame.writable = saved;
+}
+
+SingleThreaded::SingleThreaded(MlirContext context, bool wanted)
+    : context(context), active(wanted && mlirContextGetNumThreads(context) > 1) {
+  if (active)
+    mlirContextEnableMultithreading(context, false);
+}
+
+SingleThreaded::~SingleThreaded() {
+  if (active)
+    mlirContextEnableMultithreading(context, true);
+}
+
+RewriteScope::RewriteScope(MlirRewriterBase rewriter, MlirOperation matched)
+    : rewriter(rewriter), operation(matched),
+      matched(matched.ptr ? tracker.find(matched.ptr) : lot::Ref()), outer(currentRewrite),
+      writable(currentRun ? currentRun->getRoot() : MlirOperation{nullptr}) {
+  currentRewrite = this;
+}
+
+RewriteScope::~RewriteScope() { currentRewrite = outer; }
+
+RewriteScope *RewriteScope::current() { return currentRewrite; }
+
+void RewriteScope::requireErasable(MlirOperation candidate) const {
+  requireChangeable(candidate);
+  OpaqueRun *run = OpaqueRun::current();
+  // The walk driver has its next operation in hand already.
+  if (run && run->getDriver() == OpaqueRun::Driver::Walk && !(matched.isLive() && encloses(operation, candidate)))
+    refuse(quotedName(candidate) + " cannot be erased here: walk_and_apply_patterns only allows to erase the operation that "
+                                   "was matched, and what is inside of it.");
+}
+
+} // namespace lot_python

@@ -1,0 +1,754 @@
+// The members of upstream's wrapper classes that the patch takes over, since what they do depends on refs.
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "lot_python/callbacks.h"
+#include "lot_python/tracking.h"
+#include "mlir/Bindings/Python/IRCore.h"
+
+#include <algorithm>
+
+namespace nb = nanobind;
+using namespace lot_python;
+
+namespace mlir {
+namespace python {
+namespace MLIR_BINDINGS_PYTHON_DOMAIN {
+
+namespace {
+
+/// The kind that wrappers of modules are tracked with, for the sake of their capsules.
+constexpr lot_kind kModuleWrapper = 3;
+
+PyOperationRef ownerOf(PyMlirContextRef &context, MlirBlock block) {
+  MlirOperation owner = mlirBlockGetParentOperation(block);
+  if (mlirOperationIsNull(owner))
+    refuse("The block is not in an operation now.");
+  return PyOperation::forOperation(context, owner);
+}
+
+void requireBlock(MlirOperation operation) {
+  if (mlirBlockIsNull(mlirOperationGetBlock(operation)))
+    refuse(quotedName(operation) + " is not in a block.");
+}
+
+} // namespace
+
+// ---- Contexts and modules.
+
+size_t PyMlirContext::getLiveOperationCount() {
+  return tracker.countInScope(reinterpret_cast<std::uint64_t>(context.ptr), LOT_MLIR_OPERATION);
+}
+
+nb::list PyMlirContext::getLiveOperationObjects() {
+  std::vector<PyOperation *> wrappers;
+  std::uint64_t scope = reinterpret_cast<std::uint64_t>(context.ptr);
+  (void)tracker.forEach(&scope, LOT_MLIR_OPERATION, [&](lot::Ref, void *user) {
+    if (user)
+      wrappers.push_back(static_cast<PyOperation *>(user));
+    return true;
+  });
+  nb::list objects;
+  for (PyOperation *wrapper : wrappers)
+    objects.append(wrapper->getRef().getObject());
+  return objects;
+}
+
+nb::object PyMlirContext::findModule(MlirOperation operation) {
+  auto found = liveModules.find(operation.ptr);
+  return found == liveModules.end() ? nb::object() : nb::borrow(found->second.first);
+}
+
+MlirModule PyModule::get() {
+  if (mlirModuleIsNull(module))
+    raiseInvalidated("the module has been invalidated: it was cleared, since somebody else owns it now");
+  return module;
+}
+
+void PyModule::forget() {
+  getContext()->liveModules.erase(module.ptr);
+  tracker.destroyed(this).ignore();
+}
+
+void PyModule::clearMlirModule() {
+  if (mlirModuleIsNull(module))
+    return;
+  forget();
+  module = {nullptr};
+}
+
+PyModule::~PyModule() {
+  nb::gil_scoped_acquire acquire;
+  if (mlirModuleIsNull(module))
+    return;
+  forget();
+  MlirOperation operation = mlirModuleGetOperation(module);
+  (void)destroyOwned(getContext()->getState(), operation, tracker.find(operation.ptr), "was dropped");
+}
+
+nb::object PyModule::getCapsule() {
+  if (!self.isLive())
+    (void)tracker.create(this, reinterpret_cast<std::uint64_t>(getContext()->get().ptr), kModuleWrapper,
+                         lot::Ancestors(), nullptr, self);
+  return rememberCapsule(nb::steal(mlirPythonModuleToCapsule(get())), nb::object(), self);
+}
+
+// ---- Operations.
+
+PyOperation::PyOperation(PyMlirContextRef contextRef, MlirOperation operation)
+    : BaseContextObject(std::move(contextRef)), operation(operation), name(mlirOperationGetName(operation)) {}
+
+PyOperation::~PyOperation() {
+  if (!isLive())
+    return;
+  bool owned = !isAttached();
+  valid = false;
+  // An operation that lives on must not lead to this wrapper any more.
+  if (!owned || !destroyOwned(getState(), operation, ref, "was dropped"))
+    ref.release().ignore();
+}
+
+PyOperationRef PyOperation::createInstance(PyMlirContextRef contextRef, MlirOperation operation,
+                                           nb::object parentKeepAlive, lot::Ref ref) {
+  nb::object instance = nb::inst_alloc(nb::type<PyOperation>());
+  auto *created = nb::inst_ptr<PyOperation>(instance);
+  new (created) PyOperation(std::move(contextRef), operation);
+  created->handle = instance;
+  created->parentKeepAlive = std::move(parentKeepAlive);
+  created->ref = ref;
+  nb::inst_mark_ready(instance);
+  if (!ref.setUser(created))
+    raiseDead(ref, Subject::Operation, created->name);
+  return PyOperationRef(created, std::move(instance));
+}
+
+PyOperationRef PyOperation::forOperation(PyMlirContextRef contextRef, MlirOperation operation,
+                                         nb::object parentKeepAlive) {
+  Tracked tracked = trackOperation(contextRef->get(), operation);
+  auto *existing = static_cast<PyOperation *>(tracked.user);
+  bool attached = true;
+  if (existing) {
+    // A wrapper that is on its way out cannot be handed out again; its successor takes over what it owns.
+    if (Py_REFCNT(existing->handle.ptr()) > 0) {
+      if (parentKeepAlive && !existing->parentKeepAlive)
+        existing->parentKeepAlive = std::move(parentKeepAlive);
+      return existing->getRef();
+    }
+    attached = existing->attached;
+    existing->valid = false;
+  } else {
+    // A root: Python may own it through a module, or may have lost it.
+    if (mlirBlockIsNull(mlirOperationGetBlock(operation))) {
+      if (!parentKeepAlive)
+        parentKeepAlive = contextRef->findModule(operation);
+      std::vector<MlirOperation> &orphans = contextRef->getState().orphans;
+      auto found = std::find_if(orphans.begin(), orphans.end(), [&](MlirOperation orphan) { return orphan.ptr == operation.ptr; });
+      if (found != orphans.end()) {
+        orphans.erase(found);
+        attached = false;
+      }
+    }
+  }
+  PyOperationRef created = createInstance(std::move(contextRef), operation, std::move(parentKeepAlive), tracked.ref);
+  created->attached = attached;
+  return created;
+}
+
+PyOperationRef PyOperation::createDetached(PyMlirContextRef contextRef, MlirOperation operation,
+                                           nb::object parentKeepAlive) {
+  lot::Ref ref = trackNewOperation(contextRef->get(), operation);
+  PyOperationRef created = createInstance(std::move(contextRef), operation, std::move(parentKeepAlive), ref);
+  created->attached = false;
+  return created;
+}
+
+void PyOperation::checkValid() const {
+  if (!valid)
+    raiseInvalidated(("the operation has been invalidated: " + quotedName(name) + " was given up").c_str());
+  if (!ref.isLive())
+    raiseDead(ref, Subject::Operation, name);
+}
+
+MlirOperation PyOperation::get() const {
+  checkValid();
+  return operation;
+}
+
+PyOperationRef PyOperation::getRef() { return PyOperationRef(this, nb::borrow<nb::object>(handle)); }
+
+bool PyOperation::isSame(const PyOperation &other) const {
+  return this == &other || (operation.ptr == other.operation.ptr && isLive() && other.isLive());
+}
+
+void PyOperation::setInvalid() {
+  if (!isLive())
+    return;
+  valid = false;
+  ref.release().ignore();
+}
+
+bool PyOperation::isAttached() {
+  // C++ code, for example a symbol table, may have put it into a block meanwhile.
+  if (!attached && isLive() && !mlirBlockIsNull(mlirOperationGetBlock(operation)))
+    attached = true;
+  return attached;
+}
+
+void PyOperation::setAttached(const nb::object &) {
+  attached = true;
+  noteMoved(operation);
+}
+
+void PyOperation::setDetached() {
+  attached = false;
+  ++getState().changes;
+  noteMoved(operation);
+}
+
+void PyOperation::requireMovable() {
+  checkValid();
+  if (getContext()->findModule(operation))
+    refuse("A module's own operation cannot be erased or moved: it ends with the last reference to the module.");
+  requireChangeable(operation);
+}
+
+void PyOperation::detachFromParent() {
+  requireMovable();
+  requireBlock(operation);
+  mlirOperationRemoveFromParent(operation);
+  setDetached();
+  parentKeepAlive = nb::object();
+}
+
+void PyOperation::moveTo(MlirBlock block, MlirOperation before) {
+  requireMovable();
+  requireNotInside(operation, block);
+  MlirBlock home = mlirOperationGetBlock(operation);
+  if (mlirBlockIsNull(home)) {
+    if (isAttached())
+      refuse(quotedName(name) + " is not in a block, and Python does not own it.");
+    mlirBlockInsertOwnedOperationBefore(block, before, operation);
+    attached = true;
+  } else if (before.ptr != operation.ptr) {
+    if (!mlirOperationIsNull(before)) {
+      mlirOperationMoveBefore(operation, before);
+    } else {
+      mlirOperationRemoveFromParent(operation);
+      mlirBlockAppendOwnedOperation(block, operation);
+    }
+  }
+  ++getState().changes;
+  noteMoved(operation);
+}
+
+void PyOperationBase::moveBefore(PyOperationBase &other) {
+  PyOperation &operation = getOperation();
+  PyOperation &otherOp = other.getOperation();
+  operation.checkValid();
+  requireBlock(otherOp.get());
+  operation.moveTo(mlirOperationGetBlock(otherOp.get()), otherOp.get());
+  operation.parentKeepAlive = otherOp.parentKeepAlive;
+}
+
+void PyOperationBase::moveAfter(PyOperationBase &other) {
+  PyOperation &operation = getOperation();
+  PyOperation &otherOp = other.getOperation();
+  operation.checkValid();
+  requireBlock(otherOp.get());
+  if (&operation != &otherOp)
+    operation.moveTo(mlirOperationGetBlock(otherOp.get()), mlirOperationGetNextInBlock(otherOp.get()));
+  operation.parentKeepAlive = otherOp.parentKeepAlive;
+}
+
+bool PyOperationBase::isBeforeInBlock(PyOperationBase &other) {
+  MlirOperation operation = getOperation().get();
+  MlirOperation otherOp = other.getOperation().get();
+  requireBlock(operation);
+  if (mlirOperationGetBlock(operation).ptr != mlirOperationGetBlock(otherOp).ptr)
+    refuse("The operations are not in the same block.");
+  return mlirOperationIsBeforeInBlock(operation, otherOp);
+}
+
+std::optional<PyOperationRef> PyOperation::getParentOperation() {
+  checkValid();
+  if (!isAttached())
+    throw nb::value_error("Detached operations have no parent");
+  MlirOperation parent = mlirOperationGetParentOperation(operation);
+  if (mlirOperationIsNull(parent))
+    return {};
+  return PyOperation::forOperation(getContext(), parent);
+}
+
+PyBlock PyOperation::getBlock() {
+  checkValid();
+  if (!isAttached())
+    throw nb::value_error("Detached operations have no parent");
+  requireBlock(operation);
+  return PyBlock::forBlock(getContext(), mlirOperationGetBlock(operation));
+}
+
+nb::object PyOperation::getCapsule() {
+  return rememberCapsule(nb::steal(mlirPythonOperationToCapsule(get())), getRef().getObject(), ref);
+}
+
+nb::object PyOperation::createFromCapsule(const nb::object &capsule) {
+  checkCapsule(capsule);
+  MlirOperation operation = mlirPythonCapsuleToOperation(capsule.ptr());
+  if (mlirOperationIsNull(operation))
+    throw nb::python_error();
+  MlirContext context = mlirOperationGetContext(operation);
+  return forOperation(PyMlirContext::forContext(context), operation).releaseObject();
+}
+
+void PyOperation::erase() {
+  RewriteScope *rewrite = RewriteScope::current();
+  if (rewrite)
+    rewrite->requireErasable(get());
+  eraseBy([&](MlirOperation doomed) {
+    if (rewrite)
+      mlirRewriterBaseEraseOp(rewrite->getRewriter(), doomed);
+    else
+      mlirOperationDestroy(doomed);
+  });
+}
+
+void PyOperation::eraseBy(llvm::function_ref<void(MlirOperation)> destroy, bool resultsToo) {
+  requireMovable();
+  requireUnused(operation, resultsToo);
+  // This wrapper may go away with what is swept up afterwards.
+  PyMlirContextRef context = getContext();
+  {
+    Ending ending(operation, ref, LOT_CAUSE_ANCESTOR_DESTROYED, "was erased");
+    tracker.erase(operation.ptr).ignore();
+    ++context->getState().changes;
+    destroy(operation);
+  }
+  sweepOrphans(context->getState());
+}
+
+namespace {
+
+/// Walks an operation so that a callback may erase and move what it likes.
+class Walk {
+public:
+  Walk(std::function<PyWalkResult(MlirOperation)> &callback, PyWalkOrder order) : callback(callback), order(order) {}
+
+  PyWalkResult visit(PyOperationRef operation) {
+    if (order == PyWalkOrder::PreOrder) {
+      PyWalkResult result = call(operation);
+      if (result == PyWalkResult::Skip)
+        return PyWalkResult::Advance;
+      if (result == PyWalkResult::Interrupt)
+        return result;
+    }
+    for (intptr_t r = 0; operation->isLive() && r < mlirOperationGetNumRegions(operation->get()); ++r) {
+      MlirRegion region = mlirOperationGetRegion(operation->get(), r);
+      for (PyBlockIterator blocks(operation, mlirRegionGetFirstBlock(region)); operation->isLive();) {
+        std::optional<PyBlock> block = blocks.advance();
+        if (!block)
+          break;
+        for (PyOperationIterator operations(*block); block->isLive();) {
+          std::optional<PyOperationRef> inner = operations.advance();
+          if (!inner)
+            break;
+          if (visit(*inner) == PyWalkResult::Interrupt)
+            return PyWalkResult::Interrupt;
+        }
+      }
+    }
+    if (order == PyWalkOrder::PostOrder && operation->isLive())
+      return call(operation);
+    return PyWalkResult::Advance;
+  }
+
+private:
+  PyWalkResult call(PyOperationRef &operation) {
+    try {
+      return callback(operation->get());
+    } catch (nb::python_error &error) {
+      std::string message = std::string("Exception raised in callback: ") + error.what();
+      nb::raise_from(error, PyExc_RuntimeError, "%s", message.c_str());
+    }
+  }
+
+  std::function<PyWalkResult(MlirOperation)> &callback;
+  PyWalkOrder order;
+};
+
+} // namespace
+
+void PyOperationBase::walk(std::function<PyWalkResult(MlirOperation)> callback, PyWalkOrder walkOrder) {
+  PyOperation &operation = getOperation();
+  operation.checkValid();
+  Walk(callback, walkOrder).visit(operation.getRef());
+}
+
+// ---- Blocks.
+
+PyBlock::PyBlock(PyOperationRef parentOperation, MlirBlock block)
+    : parentOperation(std::move(parentOperation)), block(block),
+      ref(trackBlock(this->parentOperation->getContext()->get(), block)) {}
+
+PyBlock PyBlock::forBlock(PyMlirContextRef &contextRef, MlirBlock block) {
+  return PyBlock(ownerOf(contextRef, block), block);
+}
+
+void PyBlock::checkValid() const {
+  if (!ref.isLive())
+    raiseDead(ref, Subject::Block, parentOperation.get()->getName());
+}
+
+PyOperationRef &PyBlock::getParentOperation() {
+  MlirOperation owner = mlirBlockGetParentOperation(get());
+  if (owner.ptr != parentOperation->getAddress() || !parentOperation->isLive())
+    parentOperation = ownerOf(getContext(), block);
+  return parentOperation;
+}
+
+nb::object PyBlock::getCapsule() {
+  return rememberCapsule(nb::steal(mlirPythonBlockToCapsule(get())), getParentOperation().getObject(), ref);
+}
+
+// ---- Values.
+
+PyValue::PyValue(PyOperationRef parentOperation, MlirValue value)
+    : parentOperation(std::move(parentOperation)), value(value) {
+  if (!mlirValueIsABlockArgument(value))
+    return;
+  MlirBlock home = mlirBlockArgumentGetOwner(value);
+  MlirContext context = this->parentOperation->getContext()->get();
+  position = mlirBlockArgumentGetArgNumber(value);
+  block = trackBlock(context, home);
+  argument = trackBlockArgument(context, home, value);
+}
+
+void PyValue::checkValid() const {
+  if (!isArgument()) {
+    if (!parentOperation.get()->isLive())
+      raiseDead(parentOperation.get()->getTrackedRef(), Subject::Value, parentOperation.get()->getName());
+    return;
+  }
+  lot::Ref dead = block;
+  if (block.isLive()) {
+    dead = argument;
+    // No hook tells of a single argument that C++ code takes away from a living block.
+    MlirBlock home = {const_cast<void *>(block.address())};
+    intptr_t count = mlirBlockGetNumArguments(home);
+    if (position < count && mlirBlockGetArgument(home, position).ptr == value.ptr && argument.isLive())
+      return;
+    for (position = 0; position < count; ++position)
+      if (mlirBlockGetArgument(home, position).ptr == value.ptr && argument.isLive())
+        return;
+    tracker.destroyed(argument.address()).ignore();
+  }
+  raiseDead(dead, Subject::BlockArgument, parentOperation.get()->getName());
+}
+
+PyOperationRef &PyValue::getParentOperation() {
+  checkValid();
+  if (isArgument()) {
+    MlirBlock home = {const_cast<void *>(block.address())};
+    MlirOperation owner = mlirBlockGetParentOperation(home);
+    if (owner.ptr != parentOperation->getAddress() || !parentOperation->isLive())
+      parentOperation = ownerOf(getContext(), home);
+  }
+  return parentOperation;
+}
+
+bool PyValue::isSame(const PyValue &other) const {
+  if (value.ptr != other.value.ptr)
+    return false;
+  return isArgument() ? argument == other.argument : !other.isArgument() && parentOperation.get()->isSame(*other.parentOperation.get());
+}
+
+static PyOperationRef getValueOwnerRef(MlirValue value) {
+  PyMlirContextRef context = PyMlirContext::forContext(mlirValueGetContext(value));
+  if (mlirValueIsABlockArgument(value))
+    return ownerOf(context, mlirBlockArgumentGetOwner(value));
+  return PyOperation::forOperation(context, mlirOpResultGetOwner(value));
+}
+
+nb::object PyValue::getCapsule() {
+  lot::Ref ref = isArgument() ? argument : parentOperation->getTrackedRef();
+  return rememberCapsule(nb::steal(mlirPythonValueToCapsule(get())), parentOperation.getObject(), ref);
+}
+
+PyValue PyValue::createFromCapsule(nb::object capsule) {
+  checkCapsule(capsule);
+  MlirValue value = mlirPythonCapsuleToValue(capsule.ptr());
+  if (mlirValueIsNull(value))
+    throw nb::python_error();
+  return PyValue(getValueOwnerRef(value), value);
+}
+
+PyValue PyOpOperandList::getRawElement(intptr_t pos) {
+  MlirValue operand = mlirOperationGetOperand(operation->get(), pos);
+  return PyValue(getValueOwnerRef(operand), operand);
+}
+
+// ---- Views and iterators. They keep the next element too, and that may end or move meanwhile: then they
+// go on after the last element, if that still is where it was, and raise otherwise.
+
+PyBlockIterator::PyBlockIterator(PyOperationRef operation, MlirBlock first)
+    : operation(std::move(operation)), region{nullptr} {
+  if (mlirBlockIsNull(first))
+    return;
+  region = mlirBlockGetParentRegion(first);
+  next.emplace(this->operation, first);
+}
+
+std::optional<PyBlock> PyBlockIterator::advance() {
+  operation->checkValid();
+  if (!next)
+    return {};
+  auto isHere = [&](PyBlock &block) { return block.isLive() && mlirBlockGetParentRegion(block.get()).ptr == region.ptr; };
+  auto follow = [&](PyBlock &block) {
+    MlirBlock following = mlirBlockGetNextInRegion(block.get());
+    next.reset();
+    if (!mlirBlockIsNull(following))
+      next.emplace(operation, following);
+  };
+  if (!isHere(*next)) {
+    if (!last || !isHere(*last))
+      raiseInvalidated("the block has been invalidated: the iterator's next block has gone, and so has the last one");
+    follow(*last);
+    if (!next)
+      return {};
+  }
+  last = next;
+  follow(*last);
+  return last;
+}
+
+PyBlock PyBlockIterator::dunderNext() {
+  std::optional<PyBlock> block = advance();
+  if (!block)
+    throw nb::stop_iteration();
+  return *block;
+}
+
+PyOperationIterator::PyOperationIterator(PyBlock block) : block(std::move(block)) {
+  MlirOperation first = mlirBlockGetFirstOperation(this->block.get());
+  if (!mlirOperationIsNull(first))
+    next = PyOperation::forOperation(this->block.getContext(), first);
+}
+
+std::optional<PyOperationRef> PyOperationIterator::advance() {
+  block.checkValid();
+  if (!next)
+    return {};
+  auto isHere = [&](PyOperationRef &operation) {
+    return operation->isLive() && mlirOperationGetBlock(operation->get()).ptr == block.getAddress();
+  };
+  auto follow = [&](PyOperationRef &operation) {
+    MlirOperation following = mlirOperationGetNextInBlock(operation->get());
+    next.reset();
+    if (!mlirOperationIsNull(following))
+      next = PyOperation::forOperation(block.getContext(), following);
+  };
+  if (!isHere(*next)) {
+    if (!last || !isHere(*last))
+      raiseInvalidated("the operation has been invalidated: the iterator's next operation has gone, and so has the last one");
+    follow(*last);
+    if (!next)
+      return {};
+  }
+  last = std::move(next);
+  follow(*last);
+  return last;
+}
+
+nb::typed<nb::object, PyOpView> PyOperationIterator::dunderNext() {
+  std::optional<PyOperationRef> operation = advance();
+  if (!operation)
+    throw nb::stop_iteration();
+  return (*operation)->createOpView();
+}
+
+PyOperationIterator PyOperationList::dunderIter() { return PyOperationIterator(block); }
+
+intptr_t PyOperationList::dunderLen() {
+  intptr_t count = 0;
+  MlirOperation operation = mlirBlockGetFirstOperation(block.get());
+  for (; !mlirOperationIsNull(operation); operation = mlirOperationGetNextInBlock(operation))
+    ++count;
+  return count;
+}
+
+nb::typed<nb::object, PyOpView> PyOperationList::dunderGetItem(intptr_t index) {
+  if (index < 0)
+    index += dunderLen();
+  MlirOperation operation = mlirBlockGetFirstOperation(block.get());
+  for (; index > 0 && !mlirOperationIsNull(operation); --index)
+    operation = mlirOperationGetNextInBlock(operation);
+  if (index < 0 || mlirOperationIsNull(operation))
+    throw nb::index_error("attempt to access out of bounds operation");
+  return PyOperation::forOperation(block.getContext(), operation)->createOpView();
+}
+
+void PyOpOperand::checkValid() const {
+  if (static_cast<intptr_t>(number) >= mlirOperationGetNumOperands(owner.get()->get()))
+    raiseInvalidated(("the operand has been invalidated: " + quotedName(owner.get()->getName()) + " has fewer operands now").c_str());
+}
+
+nb::typed<nb::object, PyOpView> PyOpOperand::getOwner() const {
+  checkValid();
+  return owner.get()->createOpView();
+}
+
+size_t PyOpOperand::getOperandNumber() const {
+  checkValid();
+  return number;
+}
+
+PyOpOperandIterator::PyOpOperandIterator(PyValue &value) {
+  MlirOpOperand use = mlirValueGetFirstUse(value.get());
+  for (; !mlirOpOperandIsNull(use); use = mlirOpOperandGetNextUse(use))
+    uses.emplace_back(PyOperation::forOperation(value.getContext(), mlirOpOperandGetOwner(use)),
+                      mlirOpOperandGetOperandNumber(use));
+  std::reverse(uses.begin(), uses.end());
+}
+
+PyOpOperand PyOpOperandIterator::dunderNext() {
+  while (!uses.empty()) {
+    PyOpOperand use = std::move(uses.back());
+    uses.pop_back();
+    if (use.isLive())
+      return use;
+  }
+  throw nb::stop_iteration();
+}
+
+// ---- Insertion points.
+
+PyBlock &PyInsertionPoint::getBlock() {
+  if (refOperation) {
+    MlirBlock home = mlirOperationGetBlock((*refOperation)->get());
+    if (home.ptr != block.getAddress() || !block.isLive())
+      block = (*refOperation)->getBlock();
+  }
+  block.checkValid();
+  return block;
+}
+
+void PyInsertionPoint::insert(PyOperationBase &operationBase) {
+  PyOperation &operation = operationBase.getOperation();
+  MlirOperation raw = operation.get();
+  if (operation.isAttached())
+    throw nb::value_error("Attempt to insert operation that is already attached");
+  MlirBlock target = getBlock().get();
+  MlirOperation before = {nullptr};
+  if (refOperation) {
+    before = (*refOperation)->get();
+  } else if (!mlirOperationIsNull(mlirBlockGetTerminator(target))) {
+    throw nb::index_error("Cannot insert operation at the end of a block that already has a terminator. Did you mean to "
+                          "use 'InsertionPoint.at_block_terminator(block)' versus 'InsertionPoint(block)'?");
+  }
+  requireNotInside(raw, target);
+  requireChangeable(raw);
+  mlirBlockInsertOwnedOperationBefore(target, before, raw);
+  operation.setAttached();
+}
+
+// ---- Printing.
+
+PyAsmState::PyAsmState(MlirValue value, bool useLocalScope) : rootRef(getValueOwnerRef(value)), root(rootRef->get()) {
+  flags = mlirOpPrintingFlagsCreate();
+  if (useLocalScope)
+    mlirOpPrintingFlagsUseLocalScope(flags);
+  state = mlirAsmStateCreateForValue(value, flags);
+}
+
+PyAsmState::PyAsmState(PyOperationBase &operation, bool useLocalScope)
+    : rootRef(operation.getOperation().getRef()), root(rootRef->get()) {
+  MlirOperation raw = root->get();
+  flags = mlirOpPrintingFlagsCreate();
+  if (useLocalScope)
+    mlirOpPrintingFlagsUseLocalScope(flags);
+  state = mlirAsmStateCreateForOperation(raw, flags);
+}
+
+// ---- Symbol tables. MLIR's own keeps pointers to the symbols and is not told when they end.
+
+PySymbolTable::PySymbolTable(PyOperationBase &operation)
+    : operation(operation.getOperation().getRef()), symbolTable{nullptr} {
+  create();
+}
+
+void PySymbolTable::create() {
+  MlirOperation raw = operation->get();
+  MlirBlock body = {nullptr};
+  if (mlirOperationGetNumRegions(raw) == 1)
+    body = mlirRegionGetFirstBlock(mlirOperationGetRegion(raw, 0));
+  bool hasOneBlock = !mlirBlockIsNull(body) && mlirBlockIsNull(mlirBlockGetNextInRegion(body));
+  MlirSymbolTable fresh = {nullptr};
+  if (hasOneBlock)
+    fresh = mlirSymbolTableCreate(raw);
+  if (mlirSymbolTableIsNull(fresh))
+    throw nb::type_error("Operation is not a Symbol Table.");
+  if (!mlirSymbolTableIsNull(symbolTable))
+    mlirSymbolTableDestroy(symbolTable);
+  symbolTable = fresh;
+  changes = operation->getState().changes;
+}
+
+void PySymbolTable::refresh() {
+  operation->checkValid();
+  if (changes != operation->getState().changes)
+    create();
+}
+
+MlirOperation PySymbolTable::lookup(const std::string &name) {
+  refresh();
+  MlirStringRef key = toMlirStringRef(name);
+  MlirOperation found = mlirSymbolTableLookup(symbolTable, key);
+  if (mlirOperationIsNull(found))
+    return found;
+  // It may have been renamed by an attribute.
+  MlirAttribute now = mlirOperationGetAttributeByName(found, mlirSymbolTableGetSymbolAttributeName());
+  if (mlirAttributeIsNull(now) || !mlirAttributeIsAString(now) || !mlirStringRefEqual(mlirStringAttrGetValue(now), key)) {
+    create();
+    found = mlirSymbolTableLookup(symbolTable, key);
+  }
+  return found;
+}
+
+nb::object PySymbolTable::dunderGetItem(const std::string &name) {
+  MlirOperation symbol = lookup(name);
+  if (mlirOperationIsNull(symbol))
+    throw nb::key_error(("Symbol '" + name + "' not in the symbol table.").c_str());
+  return PyOperation::forOperation(operation->getContext(), symbol, operation.getObject())->createOpView();
+}
+
+void PySymbolTable::erase(PyOperationBase &symbol) {
+  operation->checkValid();
+  PyOperation &symbolOp = symbol.getOperation();
+  if (mlirOperationGetParentOperation(symbolOp.get()).ptr != operation->getAddress())
+    refuse(quotedName(symbolOp.getName()) + " is not in this symbol table.");
+  if (RewriteScope::current())
+    return symbolOp.erase();
+  refresh();
+  symbolOp.eraseBy([&](MlirOperation doomed) { mlirSymbolTableErase(symbolTable, doomed); });
+  changes = operation->getState().changes; // the table knows of this one
+}
+
+PyStringAttribute PySymbolTable::insert(PyOperationBase &symbol) {
+  PyOperation &symbolOp = symbol.getOperation();
+  MlirOperation raw = symbolOp.get();
+  MlirAttribute name = mlirOperationGetAttributeByName(raw, mlirSymbolTableGetSymbolAttributeName());
+  if (mlirAttributeIsNull(name))
+    throw nb::value_error("Expected operation to have a symbol name.");
+  MlirOperation parent = mlirOperationGetParentOperation(raw);
+  if (mlirOperationIsNull(parent)) {
+    symbolOp.requireMovable();
+    requireNotInside(raw, mlirRegionGetFirstBlock(mlirOperationGetRegion(operation->get(), 0)));
+  } else if (parent.ptr != operation->getAddress()) {
+    refuse(quotedName(raw) + " is in another symbol table.");
+  }
+  MlirAttribute inserted = mlirSymbolTableInsert(*this, raw);
+  symbolOp.setAttached();
+  return PyStringAttribute(symbolOp.getContext(), inserted);
+}
+
+} // namespace MLIR_BINDINGS_PYTHON_DOMAIN
+} // namespace python
+} // namespace mlir

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "lot_python/tracking.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "lot_python/slots.h"
+#include "lot/mlir_c.h"
+#include "mlir-c/Bindings/Python/Interop.h"
+
+namespace nb = nanobind;
+
+namespace lot_python {
+
+lot::Tracker tracker;
+
+namespace {
+
+PyObject *deadReferenceError = nullptr; // the exception class; lives as long as the process
+
+std::uint64_t nowNs() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return std::uint64_t(time.tv_sec) * 1000000000u + std::uint64_t(time.tv_nsec);
+}
+
+// ---- What the binding did lately, for the texts of exceptions. A ring, so that it cannot grow; a record
+// that has gone costs a detail of a text.
+
+struct Act {
+  const void *object;
+  std::uint64_t epoch;
+  std::uint64_t begin, end; // 0: still going on
+  const char *what;
+  char name[48];
+  bool opaque;
+};
+constexpr std::uint64_t kActs = 256;
+Act acts[kActs];
+std::uint64_t actCount = 0;
+constexpr std::uint64_t kNoRecord = ~std::uint64_t(0);
+
+const Act *findAct(const lot_death &death) {
+  for (std::uint64_t i = actCount; i > 0 && i + kActs > actCount; --i) {
+    const Act &act = acts[(i - 1) % kActs];
+    bool during = act.begin <= death.time_ns && (act.end == 0 || death.time_ns <= act.end);
+    bool same = death.by.object ? act.object == death.by.object && act.epoch == death.by.epoch : act.opaque;
+    if (during && same)
+      return &act;
+  }
+  return nullptr;
+}
+
+std::string quoted(std::string_view name) { return "'" + std::string(name) + "'"; }
+
+std::string describeEnd(lot::Ref ref) {
+  lot_death death;
+  if (!ref.death(death))
+    return "has ended";
+  const Act *act = findAct(death);
+  std::string name = act ? quoted(act->name) : "";
+  switch (death.cause) {
+  case LOT_CAUSE_ERASED:
+    return "was erased";
+  case LOT_CAUSE_ANCESTOR_DESTROYED:
+    return act ? "ended when " + name + " " + act->what : "ended with an operation that enclosed it";
+  case LOT_CAUSE_OPAQUE_MUTATION:
+  case LOT_CAUSE_DESTROYED:
+    if (act && act->opaque)
+      return std::string(isExact() ? "was deleted during " : "may have been deleted during ") + act->what + " on " + name;
+    return death.cause == LOT_CAUSE_DESTROYED ? "was deleted" : "may have been deleted";
+  case LOT_CAUSE_MISSED_END:
+    return "ended, and another operation took its place in memory";
+  case LOT_CAUSE_SCOPE_CLEARED:
+    return "ended with its context";
+  case LOT_CAUSE_RELEASED:
+    return "was given up";
+  default:
+    return "has ended";
+  }
+}
+
+void require(lot::Status status) {
+  if (!status)
+    throw std::runtime_error(std::string("the live object tracker failed: ") + lot::Status::message());
+}
+
+// ---- Where an object is. Only structural mode needs to know.
+
+const void *const kNowhere[1] = {nullptr};
+
+class Place {
+public:
+  explicit Place(MlirBlock block) { add(block); }
+  explicit Place(MlirOperation operation) { add(mlirOperationGetBlock(operation)); }
+  static Place above(MlirBlock block) {
+    Place place;
+    place.add(mlirBlockGetParentOperation(block));
+    return place;
+  }
+  lot::Ancestors get() const {
+    return chain.empty() ? lot::Ancestors(kNowhere, 0) : lot::Ancestors(chain.data(), chain.size());
+  }
+
+private:
+  Place() = default;
+  void add(MlirBlock block) {
+    if (mlirBlockIsNull(block))
+      return;
+    chain.push_back(block.ptr);
+    add(mlirBlockGetParentOperation(block));
+  }
+  void add(MlirOperation operation) {
+    if (mlirOperationIsNull(operation))
+      return;
+    chain.push_back(operation.ptr);
+    add(mlirOperationGetBlock(operation));
+  }
+  std::vector<const void *> chain;
+};
+
+std::uint64_t scopeOf(MlirContext context) { return reinterpret_cast<std::uint64_t>(context.ptr); }
+
+} // namespace
+
+// ---- Refs.
+
+Tracked trackOperation(MlirContext context, MlirOperation operation) {
+  Tracked tracked = {};
+  if (isExact())
+    require(tracker.track(operation.ptr, scopeOf(context), LOT_MLIR_OPERATION, lot::Ancestors(), nullptr, tracked.ref, &tracked.user));
+  else
+    require(tracker.track(operation.ptr, scopeOf(context), LOT_MLIR_OPERATION, Place(operation).get(), nullptr, tracked.ref, &tracked.user));
+  return tracked;
+}
+
+lot::Ref trackNewOperation(MlirContext context, MlirOperation operation) {
+  lot::Ref ref;
+  if (isExact())
+    require(tracker.create(operation.ptr, scopeOf(context), LOT_MLIR_OPERATION, lot::Ancestors(), nullptr, ref));
+  else
+    require(tracker.create(operation.ptr, scopeOf(context), LOT_MLIR_OPERATION, Place(operation).get(), nullptr, ref));
+  return ref;
+}
+
+lot::Ref trackBlock(MlirContext context, MlirBlock block) {
+  lot::Ref ref;
+  if (isExact())
+    require(tracker.track(block.ptr, scopeOf(context), LOT_MLIR_BLOCK, lot::Ancestors(), nullptr, ref));
+  else
+    require(tracker.track(block.ptr, scopeOf(context), LOT_MLIR_BLOCK, Place::above(block).get(), nullptr, ref));
+  return ref;
+}
+
+lot::Ref trackBlockArgument(MlirContext context, MlirBlock block, MlirValue argument) {
+  lot::Ref ref;
+  if (isExact()) {
+    // In exact mode too: an argument ends with the block that it is reported to be in.
+    const void *const place[1] = {block.ptr};
+    require(tracker.track(argument.ptr, scopeOf(context), LOT_MLIR_BLOCK_ARGUMENT, place, nullptr, ref));
+  } else {
+    require(tracker.track(argument.ptr, scopeOf(context), LOT_MLIR_BLOCK_ARGUMENT, Place(block).get(), nullptr, ref));
+  }
+  return ref;
+}
+
+void noteMoved(MlirOperation operation) {
+  if (!isExact())
+    tracker.move(operation.ptr, Place(operation).get()).ignore();
+}
+
+void noteMoved(MlirBlock block) {
+  if (!isExact())
+    tracker.move(block.ptr, Place::above(block).get()).ignore();
+}
+
+// ---- Exceptions.
+
+void raiseInvalidated(const char *text) {
+  PyErr_SetString(deadReferenceError ? deadReferenceError : PyExc_RuntimeError, text);
+  nb::raise_python_error();
+}
+
+void raiseShrunk() { raiseInvalidated("the element has been invalidated: its list has become shorter since the view was made"); }
+
+void raiseDead(lot::Ref ref, Subject subject, MlirIdentifier name) {
+  std::string text = "the operation has been invalidated: ";
+  switch (subject) {
+  case Subject::Operation:
+    break;
+  case Subject::Block:
+    text = "the block has been invalidated: a block of ";
+    break;
+  case Subject::BlockArgument:
+    text = "the value has been invalidated: a block argument in ";
+    break;
+  case Subject::Value:
+    text += "a result of ";
+    break;
+  }
+  text += quotedName(name) + " " + describeEnd(ref);
+  raiseInvalidated(text.c_str());
+}
+
+void refuse(const std::string &text) { throw nb::value_error(text.c_str()); }
+
+std::string quotedName(MlirIdentifier name) {
+  MlirStringRef text = mlirIdentifierStr(name);
+  return quoted(std::string_view(text.data, text.length));
+}
+
+std::string quotedName(MlirOperation operation) { return quotedName(mlirOperationGetName(operation)); }
+
+// ---- Acts that end objects.
+
+Ending::Ending(MlirOperation operation, lot::Ref ref, lot_cause cause, const char *what) noexcept
+    : attribution(cause, ref.isNull() ? lot::Ref(lot_ref{operation.ptr, 0}) : ref), record(kNoRecord) {
+  bool opaque = cause == LOT_CAUSE_OPAQUE_MUTATION;
+  // Only what has something inside can take something along.
+  if (!opaque && mlirOperationGetNumRegions(operation) == 0)
+    return;
+  record = actCount++;
+  Act &act = acts[record % kActs];
+  MlirStringRef name = mlirIdentifierStr(mlirOperationGetName(operation));
+  std::size_t length = std::min(name.length, sizeof(act.name) - 1);
+  std::memcpy(act.name, name.data, length);
+  act.name[length] = 0;
+  act.object = operation.ptr;
+  act.epoch = ref.epoch();
+  act.begin = nowNs();
+  act.end = 0;
+  act.what = what;
+  act.opaque = opaque;
+}
+
+Ending::~Ending() {
+  if (record != kNoRecord && record + kActs > actCount)
+    acts[record % kActs].end = nowNs();
+}
+
+namespace {
+
+void destroyNow(ContextState &state, MlirOperation operation, lot::Ref ref, const char *what) {
+  Ending ending(operation, ref, LOT_CAUSE_ANCESTOR_DESTROYED, what);
+  tracker.parentDestroy(operation.ptr).ignore();
+  ++state.changes;
+  mlirOperationDestroy(operation);
+}
+
+bool isInUse(MlirOperation operation) {
+  return isInFrame(operation) || !mlirOperationIsNull(findOutsideUser(operation));
+}
+
+} // namespace
+
+bool destroyOwned(ContextState &state, MlirOperation operation, lot::Ref ref, const char *what) noexcept {
+  if (isInUse(operation)) {
+    state.orphans.push_back(operation);
+    return false;
+  }
+  destroyNow(state, operation, ref, what);
+  sweepOrphans(state);
+  return true;
+}
+
+void sweepOrphans(ContextState &state) noexcept {
+  // One orphan may be what keeps another one in use.
+  for (bool changed = true; changed && !state.orphans.empty();) {
+    changed = false;
+    for (std::size_t i = 0; i < state.orphans.size(); ++i) {
+      MlirOperation orphan = state.orphans[i];
+      bool placed = !mlirBlockIsNull(mlirOperationGetBlock(orphan)); // it has found an owner
+      if (!placed && isInUse(orphan))
+        continue;
+      state.orphans[i--] = state.orphans.back();
+      state.orphans.pop_back();
+      changed = true;
+      if (!placed)
+        destroyNow(state, orphan, tracker.find(orphan.ptr), "was dropped");
+    }
+  }
+}
+
+void endContext(ContextState &state, MlirContext context) noexcept {
+  sweepOrphans(state);
+  // What is left uses one another in a circle, or is used by IR that nobody owns any more.
+  for (MlirOperation orphan : state.orphans) {
+    mlirOperationWalk(
+        orphan,
+        [](MlirOperation operation, void *) {
+          mlirOperationSetOperands(operation, 0, nullptr);
+          return MlirWalkResultAdvance;
+        },
+        nullptr, MlirWalkPreOrder);
+  }
+  sweepOrphans(state);
+  tracker.clearScope(scopeOf(context)).ignore();
+}
+
+// ---- Checks.
+
+bool encloses(MlirOperation outer, MlirOperation inner) {
+  for (; !mlirOperationIsNull(inner); inner = mlirOperationGetParentOperation(inner))
+    if (inner.ptr == outer.ptr)
+      return true;
+  return false;
+}
+
+namespace {
+
+MlirOperation findUserOutside(MlirOperation root, MlirValue value, MlirBlock home) {
+  for (MlirOpOperand use = mlirValueGetFirstUse(value); !mlirOpOperandIsNull(use); use = mlirOpOperandGetNextUse(use)) {
+    MlirOperation user = mlirOpOperandGetOwner(use);
+    // Nearly all users are beside the definition.
+    if (!mlirBlockIsNull(home) && mlirOperationGetBlock(user).ptr == home.ptr)
+      continue;
+    if (!encloses(root, user))
+      return user;
+  }
+  return {nullptr};
+}
+
+MlirOperation findUserOutside(MlirOperation root, MlirOperation operation, MlirBlock home, bool results) {
+  MlirOperation user = {nullptr};
+  for (intptr_t i = 0, e = results ? mlirOperationGetNumResults(operation) : 0; i < e; ++i)
+    if (user = findUserOutside(root, mlirOperationGetResult(operation, i), home); user.ptr)
+      return user;
+  for (intptr_t r = 0, e = mlirOperationGetNumRegions(operation); r < e; ++r) {
+    MlirBlock block = mlirRegionGetFirstBlock(mlirOperationGetRegion(operation, r));
+    for (; !mlirBlockIsNull(block); block = mlirBlockGetNextInRegion(block)) {
+      for (intptr_t i = 0, n = mlirBlockGetNumArguments(block); i < n; ++i)
+        if (user = findUserOutside(root, mlirBlockGetArgument(block, i), block); user.ptr)
+          return user;
+      for (intptr_t i = 0, n = mlirBlockGetNumPredecessors(block); i < n; ++i) {
+        MlirBlock predecessor = mlirBlockGetPredecessor(block, i);
+        MlirOperation owner = {nullptr};
+        if (!mlirBlockIsNull(predecessor))
+          owner = mlirBlockGetParentOperation(predecessor);
+        if (!encloses(root, owner))
+          return owner.ptr ? owner : root; // a detached branch has no block to be found by
+      }
+      MlirOperation inner = mlirBlockGetFirstOperation(block);
+      for (; !mlirOperationIsNull(inner); inner = mlirOperationGetNextInBlock(inner))
+        if (user = findUserOutside(root, inner, block, true); user.ptr)
+          return user;
+    }
+  }
+  return user;
+}
+
+} // namespace
+
+MlirOperation findOutsideUser(MlirOperation operation, bool results) {
+  return findUserOutside(operation, operation, {nullptr}, results);
+}
+
+void requireUnused(MlirOperation operation, bool results) {
+  MlirOperation user = findOutsideUser(operation, results);
+  if (!mlirOperationIsNull(user))
+    refuse(quotedName(operation) + " cannot be erased: " + quotedName(user) +
+           " still uses a value or a block of it. Replace or erase the uses first.");
+}
+
+void requireNotInside(MlirOperation operation, MlirBlock block) {
+  if (encloses(operation, mlirBlockGetParentOperation(block)))
+    refuse(quotedName(operation) + " cannot be put into a block of its own.");
+}
+
+// ---- Frames.
+
+namespace {
+std::vector<Frame *> frames; // of all threads; guarded by the GIL
+}
+
+Frame::Frame(MlirOperation root, MlirOperation writable) : root(root), writable(writable) { frames.push_back(this); }
+
+Frame::~Frame() {
+  // Frames of several threads may be interleaved.
+  frames.erase(std::find(frames.rbegin(), frames.rend(), this).base() - 1);
+}
+
+void requireChangeable(MlirOperation operation, bool inside) {
+  for (Frame *frame : frames) {
+    bool around = encloses(operation, frame->root) && !(inside && operation.ptr == frame->root.ptr);
+    if (!around && !encloses(frame->root, operation))
+      continue;
+    bool allowed = !around && frame->writable.ptr && (inside || operation.ptr != frame->writable.ptr) &&
+                   encloses(frame->writable, operation);
+    if (!allowed)
+      refuse(quotedName(operation) + " cannot be erased or moved now: MLIR is at work on " + quotedName(frame->root) + ".");
+  }
+}
+
+bool isInFrame(MlirOperation operation) {
+  return std::any_of(frames.begin(), frames.end(), [&](Frame *frame) { return encloses(operation, frame->root); });
+}
+
+// ---- Capsules.
+
+namespace {
+
+struct Ticket {
+  lot::Ref ref;
+  nb::object owner;
+};
+// By the capsule's address. Whoever replaces our destructor takes the capsule out of our hands.
+std::unordered_map<PyObject *, Ticket> &tickets() {
+  static auto *map = new std::unordered_map<PyObject *, Ticket>(); // never destroyed: Python may be gone first
+  return *map;
+}
+
+void forgetCapsule(PyObject *capsule) {
+  auto found = tickets().find(capsule);
+  if (found == tickets().end())
+    return;
+  nb::object owner = std::move(found->second.owner); // its end may come back here
+  tickets().erase(found);
+}
+
+} // namespace
+
+nb::object rememberCapsule(nb::object capsule, nb::object owner, lot::Ref ref) {
+  if (!capsule.is_valid())
+    nb::raise_python_error();
+  if (PyCapsule_SetDestructor(capsule.ptr(), forgetCapsule) == 0)
+    tickets()[capsule.ptr()] = Ticket{ref, std::move(owner)};
+  return capsule;
+}
+
+void checkCapsule(nb::handle capsule) {
+  if (!PyCapsule_CheckExact(capsule.ptr()) || PyCapsule_GetDestructor(capsule.ptr()) != forgetCapsule)
+    return;
+  auto found = tickets().find(capsule.ptr());
+  if (found != tickets().end() && !found->second.ref.isLive())
+    raiseInvalidated(("the operation has been invalidated: what the capsule was made of " + describeEnd(found->second.ref)).c_str());
+}
+
+// ---- Start.
+
+void refresh() {
+  if (isExact())
+    lot_mlir_refresh(tracker.raw());
+}
+
+void populate(nb::module_ &m) {
+  deadReferenceError = PyErr_NewExceptionWithDoc(
+      MAKE_MLIR_PYTHON_QUALNAME("ir.DeadReferenceError"),
+      "Raised by a reference to an operation, block or value that has ended. The text names the\n"
+      "operation, why it ended, and what took it along.",
+      PyExc_RuntimeError, nullptr);
+  if (!deadReferenceError)
+    nb::raise_python_error();
+  m.attr("DeadReferenceError") = nb::borrow(deadReferenceError);
+
+  require(lot::Tracker::create("mlir python bindings", tracker));
+  const char *source = std::getenv("LOT_MLIR_SOURCE");
+  bool structural = source && std::strcmp(source, "structural") == 0;
+  if (!structural) {
+    // If they cannot be installed, the status says why, and structural mode it is.
+    const void *symbol = reinterpret_cast<const void *>(&mlirOperationDestroy);
+    lot::Status(lot_mlir_install_load_hooks(tracker.raw(), symbol, lot_mlir_c_self_test, nullptr)).ignore();
+  }
+  m.def(
+      "lot_status",
+      [structural]() {
+        lot_mlir_status status = {};
+        status.reason = "";
+        lot_mlir_get_status(tracker.raw(), &status);
+        static const char *const names[] = {"structural", "load hooks", "link hooks", "listener"};
+        nb::dict answer;
+        answer["source"] = names[status.source < 4 ? status.source : 0];
+        answer["exact"] = isExact();
+        answer["reason"] = structural ? "LOT_MLIR_SOURCE=structural is set" : status.reason;
+        answer["slots_patched"] = status.slots_patched;
+        answer["libraries_patched"] = status.libraries_patched;
+        return answer;
+      },
+      "Which source tells the bindings of ended operations, and why not a better one.");
+  m.def("_lot_check_capsule", [](nb::handle capsule) { checkCapsule(capsule); });
+}
+
+} // namespace lot_python
