@@ -16,9 +16,7 @@ use std::collections::HashMap;
 
 use super::quarantine::Quarantine;
 use super::sync::{Lock, Ordering, Padded, now_ns};
-use super::table::{
-    self, Cold, MAX_SCOPES_PER_STRIPE, Meta, NONE, STRIPE_BITS, Slot, State, cold, hot,
-};
+use super::table::{self, MAX_SCOPES_PER_STRIPE, Meta, NONE, Node, STRIPE_BITS, Slot, State};
 use super::tracker::Inner;
 use crate::{Cause, Death, End, Error, KIND_COUNT, Ref};
 
@@ -59,6 +57,8 @@ pub struct Stripe {
     free_scopes: Vec<u32>,
     /// The scope that was asked for last: the next question is mostly the same.
     last_scope: ((u64, u64), u32),
+    /// A scope that has become empty and is kept, since the same one is often filled again. At most one is.
+    empty_scope: Option<u32>,
     quarantine: Quarantine,
 }
 
@@ -81,11 +81,11 @@ impl<'a> Ending<'a> {
 }
 
 /// A node as reports see it.
-pub struct Node {
+pub struct Entry {
     pub object: usize,
     /// 0 for an anchor.
     pub epoch: u64,
-    /// Position of the parent in the list of nodes.
+    /// Position of the parent in the list of entries.
     pub parent: Option<usize>,
     pub scope: u64,
     pub kind: u8,
@@ -114,12 +114,14 @@ impl Stripe {
             scope_numbers: None,
             free_scopes: Vec::new(),
             last_scope: ((0, 0), 0),
+            empty_scope: None,
             quarantine: Quarantine::new(),
         }
     }
 
     // Scopes -------------------------------------------------------------------------------------------
 
+    #[inline]
     pub fn find_scope(&mut self, tracker: u64, id: u64) -> Option<u32> {
         let key = (tracker, id);
         if self.last_scope.0 == key {
@@ -130,17 +132,17 @@ impl Stripe {
         Some(number)
     }
 
+    #[inline]
     fn scope_for(&mut self, tracker: u64, id: u64) -> Result<u32, Error> {
         if let Some(number) = self.find_scope(tracker, id) {
             return Ok(number);
         }
-        let scope = Scope {
-            tracker,
-            id,
-            roots: NONE,
-            nodes: 0,
-            tracked: [0; KIND_COUNT],
-        };
+        self.add_scope(tracker, id)
+    }
+
+    #[cold]
+    fn add_scope(&mut self, tracker: u64, id: u64) -> Result<u32, Error> {
+        let scope = Scope { tracker, id, roots: NONE, nodes: 0, tracked: [0; KIND_COUNT] };
         let number = match self.free_scopes.pop() {
             Some(number) => {
                 self.scopes[number as usize] = scope;
@@ -155,17 +157,26 @@ impl Stripe {
                 number
             }
         };
-        self.scope_numbers
-            .get_or_insert_default()
-            .insert((tracker, id), number);
+        self.scope_numbers.get_or_insert_default().insert((tracker, id), number);
         self.last_scope = ((tracker, id), number);
         Ok(number)
     }
 
-    fn drop_scope_if_empty(&mut self, number: u32) {
+    /// Lets a scope go that has no nodes (any more).
+    #[inline]
+    fn note_if_empty(&mut self, number: u32) {
+        if self.scopes[number as usize].nodes == 0 && self.empty_scope != Some(number) {
+            self.drop_empty_scope();
+            self.empty_scope = Some(number);
+        }
+    }
+
+    #[cold]
+    fn drop_empty_scope(&mut self) {
+        let Some(number) = self.empty_scope.take() else { return };
         let scope = &self.scopes[number as usize];
         if scope.nodes != 0 {
-            return;
+            return; // Filled again.
         }
         if let Some(numbers) = &mut self.scope_numbers {
             numbers.remove(&(scope.tracker, scope.id));
@@ -182,10 +193,10 @@ impl Stripe {
             .collect()
     }
 
-    /// Which tracker and scope a node belongs to.
-    pub fn owner(&self, slot: Slot) -> (u64, u64) {
-        let scope = &self.scopes[cold(slot).meta().scope as usize];
-        (scope.tracker, scope.id)
+    /// Which tracker a node belongs to.
+    #[inline]
+    pub fn owner(&self, node: Node) -> u64 {
+        self.scopes[node.cold.meta().scope() as usize].tracker
     }
 
     pub fn tracked_in(&self, scope: u32, kind: Option<u8>) -> usize {
@@ -198,162 +209,160 @@ impl Stripe {
 
     // Slots --------------------------------------------------------------------------------------------
 
-    fn take_slot(&mut self, stripe: u8) -> Result<Slot, Error> {
-        if self.free != NONE {
-            let slot = self.free;
-            self.free = get(&cold(slot).next);
-            return Ok(slot);
+    #[inline]
+    fn take_slot(&mut self, stripe: u8) -> Result<Node, Error> {
+        if self.free == NONE {
+            return self.take_fresh_slot(stripe);
         }
-        if self.fresh == self.fresh_end {
-            self.fresh = table::reserve(BATCH, stripe).ok_or(Error::limit(
-                c"the slot table is full, or there is no memory for it",
-            ))?;
-            self.fresh_end = self.fresh + BATCH;
-        }
-        let slot = self.fresh;
-        self.fresh += 1;
-        Ok(slot)
+        let node = Node::at(self.free);
+        self.free = get(&node.cold.next);
+        Ok(node)
     }
 
-    fn give_slot_back(&mut self, slot: Slot) {
-        let cold = cold(slot);
-        cold.set_meta(Meta {
-            scope: 0,
-            kind: 0,
-            state: State::Free,
-            ..cold.meta()
-        });
-        if !hot(slot).is_used_up() {
-            set(&cold.next, self.free);
-            self.free = slot;
+    #[cold]
+    fn take_fresh_slot(&mut self, stripe: u8) -> Result<Node, Error> {
+        if self.fresh == self.fresh_end {
+            let full = Error::limit(c"the slot table is full, or there is no memory for it");
+            self.fresh = table::reserve(BATCH, stripe).ok_or(full)?;
+            self.fresh_end = self.fresh + BATCH;
+        }
+        let node = Node::at(self.fresh);
+        self.fresh += 1;
+        Ok(node)
+    }
+
+    #[inline]
+    fn give_slot_back(&mut self, node: Node) {
+        node.cold.set_meta(node.cold.meta().with(0, State::Free));
+        if !node.hot.is_used_up() {
+            set(&node.cold.next, self.free);
+            self.free = node.slot;
         }
     }
 
     /// The node of an object, and whether it is new: then it is an anchor without a parent, in the scope. A node
     /// that was there may belong to any scope.
+    #[inline]
     fn get_or_add_node(
         &mut self,
         tracker: &Inner,
         stripe: u8,
         scope: u32,
         object: usize,
-    ) -> Result<(Slot, bool), Error> {
-        let found = tracker.index.get_or_insert(object, || {
-            let slot = self.take_slot(stripe)?;
-            let node = cold(slot);
-            node.set_meta(Meta { scope, kind: 0, state: State::Anchor, stripe });
-            set(&node.first_child, NONE);
-            hot(slot).set_object(object);
-            Ok(slot)
+    ) -> Result<(Node, bool), Error> {
+        let (slot, is_new) = tracker.index.get_or_insert(object, || {
+            let node = self.take_slot(stripe)?;
+            node.cold.set_meta(Meta::new(stripe, scope, 0, State::Anchor));
+            set(&node.cold.first_child, NONE);
+            node.hot.set_object(object);
+            Ok(node.slot)
         })?;
-        if let (slot, true) = found {
-            self.attach(slot, NONE);
+        let node = Node::at(slot);
+        if is_new {
+            self.attach(node, NONE);
             self.scopes[scope as usize].nodes += 1;
             tracker.stripes[stripe as usize].0.add_node(tracker, stripe);
         }
-        Ok(found)
+        Ok((node, is_new))
     }
 
     /// Takes a node without children, and not tracked, out of everything.
-    fn remove_node(&mut self, tracker: &Inner, slot: Slot) {
-        debug_assert_eq!(get(&cold(slot).first_child), NONE);
-        let meta = cold(slot).meta();
-        self.detach(slot);
-        tracker.index.remove(hot(slot).object());
-        self.give_slot_back(slot);
-        self.scopes[meta.scope as usize].nodes -= 1;
-        tracker.stripes[meta.stripe as usize]
-            .0
-            .remove_node(tracker, meta.stripe);
-        self.drop_scope_if_empty(meta.scope);
+    #[inline]
+    fn remove_node(&mut self, tracker: &Inner, node: Node) {
+        debug_assert_eq!(get(&node.cold.first_child), NONE);
+        let meta = node.cold.meta();
+        self.detach(node);
+        tracker.index.remove(node.hot.object());
+        self.give_slot_back(node);
+        self.scopes[meta.scope() as usize].nodes -= 1;
+        tracker.stripes[meta.stripe() as usize].0.remove_node(tracker, meta.stripe());
+        self.note_if_empty(meta.scope());
     }
 
     // Links --------------------------------------------------------------------------------------------
-
-    fn first_of(&self, parent: Slot, scope: u32) -> Slot {
-        if parent == NONE {
-            self.scopes[scope as usize].roots
-        } else {
-            get(&cold(parent).first_child)
-        }
-    }
 
     fn set_first(&mut self, parent: Slot, scope: u32, first: Slot) {
         if parent == NONE {
             self.scopes[scope as usize].roots = first;
         } else {
-            set(&cold(parent).first_child, first);
+            set(&Node::at(parent).cold.first_child, first);
         }
     }
 
-    fn attach(&mut self, slot: Slot, parent: Slot) {
-        let node = cold(slot);
-        let scope = node.meta().scope;
-        let first = self.first_of(parent, scope);
-        set(&node.parent, parent);
-        set(&node.previous, NONE);
-        set(&node.next, first);
-        if first != NONE {
-            set(&cold(first).previous, slot);
-        }
-        self.set_first(parent, scope, slot);
-    }
-
-    fn detach(&mut self, slot: Slot) {
-        let node = cold(slot);
-        let (previous, next) = (get(&node.previous), get(&node.next));
-        if previous == NONE {
-            self.set_first(get(&node.parent), node.meta().scope, next);
+    #[inline]
+    fn attach(&mut self, node: Node, parent: Slot) {
+        let first = if parent == NONE {
+            let roots = &mut self.scopes[node.cold.meta().scope() as usize].roots;
+            std::mem::replace(roots, node.slot)
         } else {
-            set(&cold(previous).next, next);
+            let parent = Node::at(parent).cold;
+            let first = get(&parent.first_child);
+            set(&parent.first_child, node.slot);
+            first
+        };
+        set(&node.cold.parent, parent);
+        set(&node.cold.previous, NONE);
+        set(&node.cold.next, first);
+        if first != NONE {
+            set(&Node::at(first).cold.previous, node.slot);
+        }
+    }
+
+    #[inline]
+    fn detach(&mut self, node: Node) {
+        let (previous, next) = (get(&node.cold.previous), get(&node.cold.next));
+        if previous == NONE {
+            self.set_first(get(&node.cold.parent), node.cold.meta().scope(), next);
+        } else {
+            set(&Node::at(previous).cold.next, next);
         }
         if next != NONE {
-            set(&cold(next).previous, previous);
+            set(&Node::at(next).cold.previous, previous);
         }
     }
 
     /// Puts a node below another parent, or below none.
-    fn relink(&mut self, tracker: &Inner, slot: Slot, parent: Slot) {
-        let old = get(&cold(slot).parent);
+    fn relink(&mut self, tracker: &Inner, node: Node, parent: Slot) {
+        let old = get(&node.cold.parent);
         if old == parent {
             return;
         }
-        self.detach(slot);
-        self.attach(slot, parent);
+        self.detach(node);
+        self.attach(node, parent);
         self.prune(tracker, old);
     }
 
     /// Drops anchors, from `slot` upwards, that have nothing below them any more (R12).
+    #[inline]
     fn prune(&mut self, tracker: &Inner, mut slot: Slot) {
         while slot != NONE {
-            let node = cold(slot);
-            if node.meta().state != State::Anchor || get(&node.first_child) != NONE {
+            let node = Node::at(slot);
+            if !node.cold.meta().is(State::Anchor) || get(&node.cold.first_child) != NONE {
                 return;
             }
-            let parent = get(&node.parent);
-            self.remove_node(tracker, slot);
-            slot = parent;
+            slot = get(&node.cold.parent);
+            self.remove_node(tracker, node);
         }
     }
 
-    /// Gives all children of a node to its parent: they stay below everything that encloses the node (R5).
-    fn splice_children(&mut self, slot: Slot) {
-        let node = cold(slot);
-        let parent = get(&node.parent);
+    /// Gives all children of a node to `parent`.
+    #[inline]
+    fn give_children(&mut self, node: Node, parent: Slot) {
         loop {
-            let child = get(&node.first_child);
+            let child = get(&node.cold.first_child);
             if child == NONE {
                 return;
             }
-            self.detach(child);
-            self.attach(child, parent);
+            self.detach(Node::at(child));
+            self.attach(Node::at(child), parent);
         }
     }
 
     // Registration -------------------------------------------------------------------------------------
 
-    /// The node of an object in a scope. New ones are anchors without a parent: start or discard them.
-    /// `Err(Conflict)` inside: the object is known in another scope.
+    /// The node of an object in a scope, and whether it is new. New ones are anchors without a parent: start or
+    /// discard them. `Err(Conflict)` inside: the object is known in another scope.
+    #[inline]
     pub fn node_in_scope(
         &mut self,
         tracker: &Inner,
@@ -361,93 +370,79 @@ impl Stripe {
         stripe: u8,
         scope: u64,
         object: usize,
-    ) -> Result<Result<(Slot, bool), Conflict>, Error> {
+    ) -> Result<Result<(Node, bool), Conflict>, Error> {
         let scope = self.scope_for(tracker_id, scope)?;
         match self.get_or_add_node(tracker, stripe, scope, object) {
-            Ok((slot, is_new)) if is_new || self.is_in_scope(slot, stripe, scope) => {
-                Ok(Ok((slot, is_new)))
+            Ok((node, is_new)) if is_new || is_in_scope(node, stripe, scope) => {
+                Ok(Ok((node, is_new)))
             }
             other => {
-                self.drop_scope_if_empty(scope);
+                self.note_if_empty(scope);
                 other.map(|_| Err(Conflict(object)))
             }
         }
     }
 
     /// Starts an incarnation of an anchor's object. Its slot must not be used up.
-    pub fn start(&mut self, tracker: &Inner, slot: Slot, kind: u8, user: usize) -> Ref {
-        let (hot, cold) = (hot(slot), cold(slot));
-        let meta = cold.meta();
-        cold.set_meta(Meta {
-            kind,
-            state: State::Tracked,
-            ..meta
-        });
-        cold.user.store(user, Ordering::Relaxed);
-        self.scopes[meta.scope as usize].tracked[kind as usize] += 1;
-        tracker.stripes[meta.stripe as usize].0.count_start(kind);
-        Ref {
-            object: hot.object(),
-            epoch: hot.publish(slot),
-        }
+    #[inline]
+    pub fn start(&mut self, tracker: &Inner, node: Node, kind: u8, user: usize) -> Ref {
+        let meta = node.cold.meta();
+        node.cold.set_meta(meta.with(kind, State::Tracked));
+        node.cold.user.store(user, Ordering::Relaxed);
+        self.scopes[meta.scope() as usize].tracked[kind as usize] += 1;
+        tracker.stripes[meta.stripe() as usize].0.count_start(kind);
+        Ref { object: node.hot.object(), epoch: node.hot.publish(node.slot) }
     }
 
-    /// Replaces an anchor whose slot is used up by one with a fresh slot.
-    pub fn renew(&mut self, tracker: &Inner, old: Slot) -> Result<Slot, Error> {
-        let meta = cold(old).meta();
-        let object = hot(old).object();
-        let new = self.take_slot(meta.stripe)?;
-        cold(new).set_meta(meta);
-        set(&cold(new).first_child, NONE);
-        hot(new).set_object(object);
-        tracker.index.replace(object, new);
-        self.attach(new, get(&cold(old).parent));
-        loop {
-            let child = get(&cold(old).first_child);
-            if child == NONE {
-                break;
-            }
-            self.detach(child);
-            self.attach(child, new);
-        }
+    /// Replaces an anchor whose slot is used up by one with a slot that is not.
+    #[cold]
+    pub fn renew(&mut self, tracker: &Inner, old: Node) -> Result<Node, Error> {
+        let meta = old.cold.meta();
+        let new = self.take_slot(meta.stripe())?;
+        new.cold.set_meta(meta);
+        set(&new.cold.first_child, NONE);
+        new.hot.set_object(old.hot.object());
+        tracker.index.replace(old.hot.object(), new.slot);
+        self.attach(new, get(&old.cold.parent));
+        self.give_children(old, new.slot);
         self.detach(old);
         self.give_slot_back(old);
         Ok(new)
     }
 
     /// Drops a node that was added but not started, with the anchors that only it needed.
-    pub fn discard(&mut self, tracker: &Inner, slot: Slot) {
-        self.prune(tracker, slot);
+    pub fn discard(&mut self, tracker: &Inner, node: Node) {
+        self.prune(tracker, node.slot);
     }
 
     /// Puts a node where its ancestors say: nearest first, complete up to the outermost.
     pub fn place(
         &mut self,
         tracker: &Inner,
-        slot: Slot,
+        placed: Node,
         ancestors: &[usize],
     ) -> Result<Result<(), Conflict>, Error> {
         // Most reports repeat what is known: follow the links as long as they agree.
-        let mut node = slot;
+        let mut node = placed;
         let mut known = 0;
         loop {
-            let parent = get(&cold(node).parent);
+            let parent = get(&node.cold.parent);
             match ancestors.get(known) {
                 None if parent == NONE => return Ok(Ok(())),
-                Some(ancestor) if parent != NONE && hot(parent).object() == *ancestor => {
-                    node = parent;
+                Some(ancestor) if parent != NONE && Node::at(parent).hot.object() == *ancestor => {
+                    node = Node::at(parent);
                     known += 1;
                 }
                 _ => break,
             }
         }
-        let object = hot(slot).object();
-        check_ancestors(object, ancestors)?;
-        let Meta { scope, stripe, .. } = cold(slot).meta();
+        check_ancestors(placed.hot.object(), ancestors)?;
+        let meta = placed.cold.meta();
+        let (scope, stripe) = (meta.scope(), meta.stripe());
         let missing = &ancestors[known..];
         for ancestor in missing {
             if let Some(other) = tracker.index.get(*ancestor)
-                && !self.is_in_scope(other, stripe, scope)
+                && !is_in_scope(Node::at(other), stripe, scope)
             {
                 return Ok(Err(Conflict(*ancestor)));
             }
@@ -456,90 +451,61 @@ impl Stripe {
         // what is below `node` now is moved out of its way first, and no cycle can close.
         let mut parent = NONE;
         for ancestor in missing.iter().rev() {
-            let slot = match self.get_or_add_node(tracker, stripe, scope, *ancestor) {
-                Ok((slot, is_new)) if is_new || self.is_in_scope(slot, stripe, scope) => slot,
+            let enclosing = match self.get_or_add_node(tracker, stripe, scope, *ancestor) {
+                Ok((node, is_new)) if is_new || is_in_scope(node, stripe, scope) => node,
                 // Another stripe has put it in since the check above, or there is no slot.
                 other => {
                     self.prune(tracker, parent);
                     return other.map(|_| Err(Conflict(*ancestor)));
                 }
             };
-            self.relink(tracker, slot, parent);
-            parent = slot;
+            self.relink(tracker, enclosing, parent);
+            parent = enclosing.slot;
         }
         self.relink(tracker, node, parent);
         Ok(Ok(()))
     }
 
-    /// Whether a slot that the index gave is a node of this scope. Slots of other stripes are not ours to
-    /// read, except for the number of their stripe, which never changes.
-    pub fn is_in_scope(&self, slot: Slot, stripe: u8, scope: u32) -> bool {
-        let meta = cold(slot).meta();
-        meta.stripe == stripe && meta.scope == scope
-    }
-
     // Ends ---------------------------------------------------------------------------------------------
 
     /// Ends a node's incarnation, if it is tracked; the node becomes an anchor.
-    fn end_incarnation(&mut self, tracker: &Inner, slot: Slot, cause: Cause, ending: &mut Ending) {
-        let (hot, cold) = (hot(slot), cold(slot));
-        let meta = cold.meta();
-        let Some(epoch) = hot.live_epoch().filter(|_| meta.state == State::Tracked) else {
+    #[inline]
+    fn end_incarnation(&mut self, tracker: &Inner, node: Node, cause: Cause, ending: &mut Ending) {
+        let meta = node.cold.meta();
+        if !meta.is(State::Tracked) {
             return;
-        };
-        hot.end();
-        let ended = Ref {
-            object: hot.object(),
-            epoch,
-        };
-        let by = if ending.by == ended {
-            Ref::NULL
-        } else {
-            ending.by
-        };
-        let death = Death {
-            by,
-            time_ns: ending.time_ns,
-            cause,
-            kind: meta.kind,
-        };
-        self.quarantine.record(slot, ended, death);
-        cold.set_meta(Meta {
-            state: State::Anchor,
-            ..meta
-        });
-        let scope = &mut self.scopes[meta.scope as usize];
-        scope.tracked[meta.kind as usize] -= 1;
-        tracker.stripes[meta.stripe as usize]
-            .0
-            .count_end(meta.kind, cause);
+        }
+        let ended = Ref { object: node.hot.object(), epoch: node.hot.end() };
+        let by = if ending.by == ended { Ref::NULL } else { ending.by };
+        let kind = meta.kind();
+        let death = Death { by, time_ns: ending.time_ns, cause, kind };
+        self.quarantine.record(node, ended, death);
+        node.cold.set_meta(meta.with(kind, State::Anchor));
+        let scope = &mut self.scopes[meta.scope() as usize];
+        scope.tracked[kind as usize] -= 1;
+        tracker.stripes[meta.stripe() as usize].0.count_end(kind, cause);
         if let Some(ends) = &mut ending.ends {
-            let user = cold.user.load(Ordering::Relaxed);
-            ends.push(End {
-                reference: ended,
-                death,
-                scope: scope.id,
-                user,
-            });
+            ends.push(End { reference: ended, death, scope: scope.id, user: user_of(node) });
         }
     }
 
     /// Ends everything strictly below a node (R4, R9). The node itself stays, also as a bare anchor.
-    pub fn end_below(&mut self, tracker: &Inner, top: Slot, cause: Cause, ending: &mut Ending) {
+    pub fn end_below(&mut self, tracker: &Inner, top: Node, cause: Cause, ending: &mut Ending) {
         let mut node = top;
         loop {
-            let mut child = get(&cold(node).first_child);
-            while child != NONE {
-                node = child;
-                child = get(&cold(node).first_child);
+            loop {
+                match get(&node.cold.first_child) {
+                    NONE => break,
+                    child => node = Node::at(child),
+                }
             }
-            if node == top {
+            if node.slot == top.slot {
                 return;
             }
-            let parent = get(&cold(node).parent);
+            let parent = get(&node.cold.parent);
             self.end_incarnation(tracker, node, cause, ending);
             self.remove_node(tracker, node);
-            node = parent;
+            node = Node::at(parent);
         }
     }
 
@@ -547,44 +513,46 @@ impl Stripe {
     pub fn end_subtree(
         &mut self,
         tracker: &Inner,
-        slot: Slot,
+        node: Node,
         cause: Cause,
         cause_below: Cause,
         ending: &mut Ending,
     ) {
-        self.end_below(tracker, slot, cause_below, ending);
-        self.end_alone(tracker, slot, cause, ending);
+        self.end_below(tracker, node, cause_below, ending);
+        self.end_alone(tracker, node, cause, ending);
     }
 
-    /// Ends a node alone (R7) and takes it out of the tree; what is below it moves up.
-    pub fn end_alone(&mut self, tracker: &Inner, slot: Slot, cause: Cause, ending: &mut Ending) {
-        self.end_incarnation(tracker, slot, cause, ending);
-        self.splice_children(slot);
-        let parent = get(&cold(slot).parent);
-        self.remove_node(tracker, slot);
+    /// Ends a node alone (R7) and takes it out of the tree; what is below it moves up, so that it stays below
+    /// everything that encloses the node (R5).
+    pub fn end_alone(&mut self, tracker: &Inner, node: Node, cause: Cause, ending: &mut Ending) {
+        self.end_incarnation(tracker, node, cause, ending);
+        let parent = get(&node.cold.parent);
+        self.give_children(node, parent);
+        self.remove_node(tracker, node);
         self.prune(tracker, parent);
     }
 
     /// Ends those tracked children of a node whose kind is in `kinds`, with what is below them.
-    pub fn end_parts(&mut self, tracker: &Inner, slot: Slot, kinds: u32, ending: &mut Ending) {
-        let mut child = get(&cold(slot).first_child);
-        while child != NONE {
-            let meta = cold(child).meta();
-            let next = get(&cold(child).next);
-            if meta.state == State::Tracked && kinds >> meta.kind & 1 == 1 {
+    pub fn end_parts(&mut self, tracker: &Inner, node: Node, kinds: u32, ending: &mut Ending) {
+        let mut next = get(&node.cold.first_child);
+        while next != NONE {
+            let child = Node::at(next);
+            let meta = child.cold.meta();
+            next = get(&child.cold.next);
+            if meta.is(State::Tracked) && kinds >> meta.kind() & 1 == 1 {
                 let cause = Cause::AncestorDestroyed;
                 self.end_below(tracker, child, cause, ending);
                 self.end_incarnation(tracker, child, cause, ending);
                 self.remove_node(tracker, child);
             }
-            child = next;
         }
     }
 
     /// Ends a node's incarnation for the caller's part (R12): the node goes if nothing is below it.
-    pub fn release(&mut self, tracker: &Inner, slot: Slot, ending: &mut Ending) {
-        self.end_incarnation(tracker, slot, Cause::Released, ending);
-        self.prune(tracker, slot);
+    #[inline]
+    pub fn release(&mut self, tracker: &Inner, node: Node, ending: &mut Ending) {
+        self.end_incarnation(tracker, node, Cause::Released, ending);
+        self.prune(tracker, node.slot);
     }
 
     /// Ends everything in a scope.
@@ -594,14 +562,17 @@ impl Stripe {
             if root == NONE {
                 return;
             }
+            let root = Node::at(root);
             self.end_below(tracker, root, Cause::ScopeCleared, ending);
-            let last = self.scopes[scope as usize].nodes == 1;
             self.end_incarnation(tracker, root, Cause::ScopeCleared, ending);
             self.remove_node(tracker, root);
-            // With its last node the scope's number is free for another scope.
-            if last {
-                return;
-            }
+        }
+    }
+
+    /// Forgets the scope that is kept empty, if it is a tracker's that ends.
+    pub fn forget_scopes_of(&mut self, tracker: u64) {
+        if self.empty_scope.is_some_and(|number| self.scopes[number as usize].tracker == tracker) {
+            self.drop_empty_scope();
         }
     }
 
@@ -612,25 +583,24 @@ impl Stripe {
     }
 
     /// The nearest tracked ancestor of a node.
-    pub fn tracked_parent(&self, slot: Slot) -> Option<Ref> {
-        let mut node = get(&cold(slot).parent);
-        while node != NONE {
-            if cold(node).meta().state == State::Tracked {
+    pub fn tracked_parent(&self, node: Node) -> Option<Ref> {
+        let mut next = get(&node.cold.parent);
+        while next != NONE {
+            let node = Node::at(next);
+            if node.cold.meta().is(State::Tracked) {
                 return live_ref(node);
             }
-            node = get(&cold(node).parent);
+            next = get(&node.cold.parent);
         }
         None
     }
 
     /// The nearest tracked descendants of a node, with their user pointers.
-    pub fn tracked_children(&self, slot: Slot) -> Vec<(Ref, usize)> {
+    pub fn tracked_children(&self, node: Node) -> Vec<(Ref, usize)> {
         let mut found = Vec::new();
-        walk(get(&cold(slot).first_child), slot, |node, meta| {
-            if meta.state == State::Tracked {
-                found.extend(live_ref(node).map(|child| (child, user_of(node))));
-            }
-            meta.state == State::Anchor
+        walk(get(&node.cold.first_child), node.slot, |node| {
+            found.extend(live_ref(node).map(|child| (child, user_of(node))));
+            !node.cold.meta().is(State::Tracked)
         });
         found
     }
@@ -638,8 +608,8 @@ impl Stripe {
     /// What is tracked in a scope, with user pointers.
     pub fn tracked(&self, scope: u32, kind: Option<u8>) -> Vec<(Ref, usize)> {
         let mut found = Vec::new();
-        walk(self.scopes[scope as usize].roots, NONE, |node, meta| {
-            if meta.state == State::Tracked && kind.is_none_or(|kind| kind == meta.kind) {
+        walk(self.scopes[scope as usize].roots, NONE, |node| {
+            if kind.is_none_or(|kind| kind == node.cold.meta().kind()) {
                 found.extend(live_ref(node).map(|tracked| (tracked, user_of(node))));
             }
             true
@@ -648,62 +618,63 @@ impl Stripe {
     }
 
     /// All nodes of a scope, parents before their children.
-    pub fn nodes(&self, scope: u32, nodes: &mut Vec<Node>) {
+    pub fn entries(&self, scope: u32, entries: &mut Vec<Entry>) {
         let mut positions = HashMap::new();
-        let id = self.scopes[scope as usize].id;
-        walk(self.scopes[scope as usize].roots, NONE, |node, meta| {
-            positions.insert(node, nodes.len());
-            nodes.push(Node {
-                object: hot(node).object(),
-                epoch: hot(node).live_epoch().unwrap_or(0),
-                parent: positions.get(&get(&cold(node).parent)).copied(),
+        let Scope { roots, id, .. } = self.scopes[scope as usize];
+        walk(roots, NONE, |node| {
+            positions.insert(node.slot, entries.len());
+            let epoch = node.hot.live_epoch().unwrap_or(0);
+            entries.push(Entry {
+                object: node.hot.object(),
+                epoch,
+                parent: positions.get(&get(&node.cold.parent)).copied(),
                 scope: id,
-                kind: meta.kind,
-                user: if meta.state == State::Tracked {
-                    user_of(node)
-                } else {
-                    0
-                },
+                kind: node.cold.meta().kind(),
+                user: if epoch != 0 { user_of(node) } else { 0 },
             });
             true
         });
     }
 }
 
-fn user_of(slot: Slot) -> usize {
-    cold(slot).user.load(Ordering::Relaxed)
+/// Whether a node that the index gave belongs to this scope. Nodes of other stripes are not ours to read, except
+/// for the number of their stripe, which never changes.
+#[inline]
+fn is_in_scope(node: Node, stripe: u8, scope: u32) -> bool {
+    let meta = node.cold.meta();
+    meta.stripe() == stripe && meta.scope() == scope
 }
 
-fn live_ref(slot: Slot) -> Option<Ref> {
-    let hot = hot(slot);
-    Some(Ref {
-        object: hot.object(),
-        epoch: hot.live_epoch()?,
-    })
+fn user_of(node: Node) -> usize {
+    node.cold.user.load(Ordering::Relaxed)
+}
+
+fn live_ref(node: Node) -> Option<Ref> {
+    Some(Ref { object: node.hot.object(), epoch: node.hot.live_epoch()? })
 }
 
 /// Visits a list of siblings that starts at `first`, below `top`, in preorder; below a node only if the visit
 /// says so.
-fn walk(first: Slot, top: Slot, mut visit: impl FnMut(Slot, Meta) -> bool) {
-    let mut node = first;
-    while node != NONE {
-        let links: &Cold = cold(node);
-        let below = get(&links.first_child);
-        if visit(node, links.meta()) && below != NONE {
-            node = below;
+fn walk(first: Slot, top: Slot, mut visit: impl FnMut(Node) -> bool) {
+    let mut slot = first;
+    while slot != NONE {
+        let mut node = Node::at(slot);
+        let below = get(&node.cold.first_child);
+        if visit(node) && below != NONE {
+            slot = below;
             continue;
         }
         // On to the next sibling, or that of the nearest ancestor that has one.
         loop {
-            let next = get(&cold(node).next);
-            if next != NONE {
-                node = next;
+            slot = get(&node.cold.next);
+            if slot != NONE {
                 break;
             }
-            node = get(&cold(node).parent);
-            if node == top {
+            let parent = get(&node.cold.parent);
+            if parent == top {
                 return;
             }
+            node = Node::at(parent);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! How refs died, for as long as it is remembered (R13).
 
 use super::sync::Ordering;
-use super::table::{self, Slot, generation_of, slot_of};
+use super::table::{Node, generation_of, slot_of};
 use crate::{Cause, Death, Ref};
 
 /// How many deaths one stripe remembers. With all stripes in full use that is 2^19 deaths, 24 MiB.
@@ -34,8 +34,9 @@ impl Quarantine {
     }
 
     /// Remembers a death and forgets the oldest one if the ring is full.
-    pub fn record(&mut self, slot: Slot, ended: Ref, death: Death) {
-        let cold = table::cold(slot);
+    #[inline]
+    pub fn record(&mut self, node: Node, ended: Ref, death: Death) {
+        let cold = node.cold;
         let record = Record {
             epoch: ended.epoch,
             object: ended.object,
@@ -58,7 +59,7 @@ impl Quarantine {
 
     pub fn find(&self, dead: Ref) -> Option<Death> {
         let slot = slot_of(dead.epoch);
-        let mut position = table::try_cold(slot)?.last_death.load(Ordering::Relaxed);
+        let mut position = Node::find(slot)?.cold.last_death.load(Ordering::Relaxed);
         let mut newest_possible = u32::MAX;
         // A record that was overwritten belongs to another slot, or is newer than the one that pointed
         // to it: then the rest of the chain is gone.

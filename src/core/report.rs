@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 
 use serde_json::json;
 
-use super::forest::Node;
+use super::forest::Entry;
 use super::tracker::Tracker;
 use crate::Error;
 
@@ -25,7 +25,7 @@ impl Tracker {
     /// Writes what the tracker holds: a snapshot, taken scope by scope.
     pub fn report(self, format: Format, out: &mut dyn Write) -> Result<(), Error> {
         let name = self.name()?;
-        let nodes = self.nodes()?;
+        let nodes = self.entries()?;
         let written = match format {
             Format::Text => text(&name, &nodes, out),
             Format::Json => json(&name, &nodes, out),
@@ -35,11 +35,11 @@ impl Tracker {
     }
 }
 
-fn tracked(nodes: &[Node]) -> usize {
+fn tracked(nodes: &[Entry]) -> usize {
     nodes.iter().filter(|node| node.epoch != 0).count()
 }
 
-fn text(name: &str, nodes: &[Node], out: &mut dyn Write) -> fmt::Result {
+fn text(name: &str, nodes: &[Entry], out: &mut dyn Write) -> fmt::Result {
     let tracked = tracked(nodes);
     writeln!(
         out,
@@ -71,7 +71,7 @@ fn text(name: &str, nodes: &[Node], out: &mut dyn Write) -> fmt::Result {
     Ok(())
 }
 
-fn json(name: &str, nodes: &[Node], out: &mut dyn Write) -> fmt::Result {
+fn json(name: &str, nodes: &[Entry], out: &mut dyn Write) -> fmt::Result {
     let tracked = tracked(nodes);
     let list: Vec<_> = nodes
         .iter()
@@ -95,7 +95,7 @@ fn json(name: &str, nodes: &[Node], out: &mut dyn Write) -> fmt::Result {
     writeln!(out, "{report}")
 }
 
-fn dot(name: &str, nodes: &[Node], out: &mut dyn Write) -> fmt::Result {
+fn dot(name: &str, nodes: &[Entry], out: &mut dyn Write) -> fmt::Result {
     writeln!(out, "digraph {} {{", json!(name))?;
     writeln!(out, "  node [shape=box, fontname=monospace];")?;
     for (number, node) in nodes.iter().enumerate() {

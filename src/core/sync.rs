@@ -17,7 +17,7 @@ pub use std::sync::atomic::{
 };
 
 use std::cell::Cell;
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A mutual exclusion lock that shrugs off poisoning: a panic under it is counted at the C boundary,
 /// and what the lock guards is kept usable by the order of the writes under it.
@@ -56,77 +56,94 @@ const SHARED_LANES: usize = 8;
 pub struct Gate {
     /// How many times each lane's threads are inside.
     lanes: [Padded<AtomicUsize>; OWN_LANES + SHARED_LANES],
-    /// Which thread has closed the gate (see [`thread_number`]); 0 when it is open.
+    /// Which thread has closed the gate (see [`Seat::thread`]); 0 when it is open.
     closed_by: AtomicU64,
-    /// The forking thread fences for those with a lane of their own.
-    remote_fence: AtomicBool,
-}
-
-/// Proof that the gate was entered; leaves it when dropped.
-pub struct Pass {
-    lane: &'static AtomicUsize,
-    is_own: bool,
 }
 
 static GATE: Gate = Gate {
     lanes: [const { Padded(AtomicUsize::new(0)) }; OWN_LANES + SHARED_LANES],
     closed_by: AtomicU64::new(0),
-    remote_fence: AtomicBool::new(false),
 };
 
-/// A number of this thread alone, from 1.
-#[inline]
-fn thread_number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    thread_local! {
-        static NUMBER: Cell<u64> = const { Cell::new(0) };
+/// Where this thread enters.
+struct Seat {
+    /// The lane's number plus 1; 0 before the thread has one.
+    lane: Cell<usize>,
+}
+
+thread_local! {
+    static SEAT: Seat = const { Seat { lane: Cell::new(0) } };
+}
+
+impl Seat {
+    /// A number of this thread alone, as long as it runs; not 0.
+    #[inline]
+    fn thread(&self) -> u64 {
+        self as *const Self as u64
     }
-    NUMBER.with(|number| match number.get() {
-        0 => {
-            let new = NEXT.fetch_add(1, Ordering::Relaxed);
-            number.set(new);
-            new
+
+    #[inline]
+    fn lane(&self) -> usize {
+        match self.lane.get() {
+            0 => self.take(),
+            known => known - 1,
         }
-        known => known,
-    })
+    }
+
+    #[cold]
+    fn take(&self) -> usize {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let is_own = guard_forks() && number < OWN_LANES;
+        let lane = if is_own { number } else { OWN_LANES + number % SHARED_LANES };
+        self.lane.set(lane + 1);
+        lane
+    }
+}
+
+/// Proof that the gate was entered; leaves it when dropped.
+pub struct Pass {
+    lane: usize,
 }
 
 impl Gate {
     #[inline]
     pub fn enter() -> Pass {
-        let me = thread_number();
-        let is_own = me as usize <= OWN_LANES;
-        let number = if is_own { me as usize - 1 } else { OWN_LANES + me as usize % SHARED_LANES };
-        let pass = Pass { lane: &GATE.lanes[number].0, is_own };
-        loop {
+        SEAT.with(|seat| {
+            let pass = Pass { lane: seat.lane() };
+            let count = &GATE.lanes[pass.lane].0;
             // Either the fork sees this entry, or this thread sees the gate closed.
-            if is_own && GATE.remote_fence.load(Ordering::Relaxed) {
-                pass.lane.store(pass.lane.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            if pass.lane < OWN_LANES {
+                count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                 compiler_fence(Ordering::SeqCst);
             } else {
-                pass.lane.fetch_add(1, Ordering::SeqCst);
+                count.fetch_add(1, Ordering::SeqCst);
             }
             let closed_by = GATE.closed_by.load(Ordering::SeqCst);
             // The forking thread itself may still call hooks, from other libraries' fork handlers.
-            if closed_by == 0 || closed_by == me {
+            if closed_by == 0 || closed_by == seat.thread() {
                 return pass;
             }
-            pass.leave();
-            while GATE.closed_by.load(Ordering::SeqCst) != 0 {
-                std::thread::yield_now();
-            }
+            drop(pass);
+            Self::wait_and_enter()
+        })
+    }
+
+    #[cold]
+    fn wait_and_enter() -> Pass {
+        while GATE.closed_by.load(Ordering::SeqCst) != 0 {
+            std::thread::yield_now();
         }
+        Self::enter()
     }
 
     fn close() {
-        let me = thread_number();
+        let me = SEAT.with(Seat::thread);
         let closed_by = &GATE.closed_by;
         while closed_by.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             std::thread::yield_now();
         }
-        if GATE.remote_fence.load(Ordering::Relaxed) {
-            fence_everywhere();
-        }
+        fence_everywhere();
         for lane in &GATE.lanes {
             while lane.0.load(Ordering::SeqCst) != 0 {
                 std::thread::yield_now();
@@ -139,21 +156,15 @@ impl Gate {
     }
 }
 
-impl Pass {
-    #[inline]
-    fn leave(&self) {
-        if self.is_own {
-            self.lane.store(self.lane.load(Ordering::Relaxed) - 1, Ordering::Release);
-        } else {
-            self.lane.fetch_sub(1, Ordering::Release);
-        }
-    }
-}
-
 impl Drop for Pass {
     #[inline]
     fn drop(&mut self) {
-        self.leave();
+        let count = &GATE.lanes[self.lane].0;
+        if self.lane < OWN_LANES {
+            count.store(count.load(Ordering::Relaxed) - 1, Ordering::Release);
+        } else {
+            count.fetch_sub(1, Ordering::Release);
+        }
     }
 }
 
@@ -175,30 +186,32 @@ const REGISTER: libc::c_int = 0;
 #[cfg(not(target_os = "linux"))]
 const FENCE: libc::c_int = 0;
 
-/// Returns when every thread of the process has passed a full fence.
+/// Returns when every thread of the process has passed a full fence, where [`guard_forks`] said that it can.
 fn fence_everywhere() {
-    if !membarrier(FENCE) && !(membarrier(REGISTER) && membarrier(FENCE)) {
-        // It worked when it was tried at first. What a store buffer holds is gone long before this is over.
-        std::thread::sleep(std::time::Duration::from_millis(2));
+    if membarrier(FENCE) || membarrier(REGISTER) && membarrier(FENCE) || !guard_forks() {
+        return;
     }
+    // It worked when it was tried at first. What a store buffer holds is gone long before this is over.
+    std::thread::sleep(std::time::Duration::from_millis(2));
 }
 
-/// Makes `fork()` wait for the gate, from the first tracker on.
-pub fn guard_forks() {
+/// Makes `fork()` wait for the gate, from the first entry on. Whether the forking thread can fence for all
+/// others.
+fn guard_forks() -> bool {
     extern "C" fn close() {
         Gate::close();
     }
     extern "C" fn open() {
         Gate::open();
     }
-    static REGISTERED: Once = Once::new();
-    REGISTERED.call_once(|| {
-        GATE.remote_fence.store(membarrier(REGISTER), Ordering::SeqCst);
+    static REMOTE_FENCE: OnceLock<bool> = OnceLock::new();
+    *REMOTE_FENCE.get_or_init(|| {
         // SAFETY: the handlers are functions of this library, which is never unloaded (it is linked
         // `nodelete`, or is part of a program); they call nothing that a fork handler must not call.
         // It fails only for want of memory; then forks are as unsafe as without it.
         unsafe { libc::pthread_atfork(Some(close), Some(open), Some(open)) };
-    });
+        membarrier(REGISTER)
+    })
 }
 
 /// Nanoseconds of the monotonic clock, at the resolution of the timer tick where the system has such a

@@ -66,52 +66,57 @@ const _: () = assert!(size_of::<Hot>() == 16 && size_of::<Cold>() == 32);
 /// What a slot stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    Free,
+    Free = 0,
     /// An untracked object, kept for its place in the tree.
-    Anchor,
-    Tracked,
+    Anchor = 1,
+    Tracked = 2,
 }
 
-/// The small facts of a slot, packed into 32 bits: `scope:21 | kind:4 | state:2 | stripe:5`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Meta {
-    /// Position in the stripe's list of scopes.
-    pub scope: u32,
-    pub kind: u8,
-    pub state: State,
-    /// Never changes once the slot is in use: it says whose lock guards the slot.
-    pub stripe: u8,
-}
+/// The small facts of a slot in 32 bits: `scope:21 | kind:4 | state:2 | stripe:5`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Meta(u32);
 
 pub const STRIPE_BITS: u32 = 5;
 pub const MAX_SCOPES_PER_STRIPE: u32 = 1 << 21;
 
 impl Meta {
-    const fn pack(self) -> u32 {
-        self.scope << 11 | (self.kind as u32) << 7 | (self.state as u32) << 5 | self.stripe as u32
+    pub const fn new(stripe: u8, scope: u32, kind: u8, state: State) -> Self {
+        Self(scope << 11 | (kind as u32) << 7 | (state as u32) << 5 | stripe as u32)
     }
 
-    const fn unpack(bits: u32) -> Self {
-        Self {
-            scope: bits >> 11,
-            kind: (bits >> 7 & 0xf) as u8,
-            state: match bits >> 5 & 3 {
-                1 => State::Anchor,
-                2 => State::Tracked,
-                _ => State::Free,
-            },
-            stripe: (bits & 0x1f) as u8,
-        }
+    /// Position in the stripe's list of scopes.
+    pub const fn scope(self) -> u32 {
+        self.0 >> 11
+    }
+
+    pub const fn kind(self) -> u8 {
+        (self.0 >> 7 & 0xf) as u8
+    }
+
+    pub const fn is(self, state: State) -> bool {
+        self.0 >> 5 & 3 == state as u32
+    }
+
+    /// Never changes once the slot is in use: it says whose lock guards the slot.
+    pub const fn stripe(self) -> u8 {
+        (self.0 & 0x1f) as u8
+    }
+
+    /// The same node in another state.
+    pub const fn with(self, kind: u8, state: State) -> Self {
+        Self::new(self.stripe(), self.scope(), kind, state)
     }
 }
 
 impl Cold {
+    #[inline]
     pub fn meta(&self) -> Meta {
-        Meta::unpack(self.meta.load(Ordering::Relaxed))
+        Meta(self.meta.load(Ordering::Relaxed))
     }
 
+    #[inline]
     pub fn set_meta(&self, meta: Meta) {
-        self.meta.store(meta.pack(), Ordering::Relaxed);
+        self.meta.store(meta.0, Ordering::Relaxed);
     }
 }
 
@@ -165,31 +170,32 @@ fn try_hot(slot: Slot) -> Option<&'static Hot> {
     Some(unsafe { &*segment.wrapping_add(slot as usize) })
 }
 
-/// The hot half of a slot that was given out by [`reserve`].
-#[inline]
-pub fn hot(slot: Slot) -> &'static Hot {
-    debug_assert!(try_hot(slot).is_some());
-    // SAFETY: `reserve` makes the segment before it gives a slot out, and slots come from nowhere else.
-    unsafe { try_hot(slot).unwrap_unchecked() }
+/// A slot that was given out by [`reserve`], with both its halves at hand.
+#[derive(Clone, Copy)]
+pub struct Node {
+    pub slot: Slot,
+    pub hot: &'static Hot,
+    pub cold: &'static Cold,
 }
 
-/// The cold half of a slot, if the slot exists.
-#[inline]
-pub fn try_cold(slot: Slot) -> Option<&'static Cold> {
-    let segment = COLD[segment_of(slot)].load(Ordering::Acquire);
-    if segment.is_null() {
-        return None;
+impl Node {
+    /// The slot, if it was ever given out.
+    #[inline]
+    pub fn find(slot: Slot) -> Option<Node> {
+        let hot = try_hot(slot)?;
+        let segment = COLD[segment_of(slot)].load(Ordering::Relaxed);
+        // SAFETY: as in `try_hot`; the cold segment is stored before the hot one, and thus not null.
+        let cold = unsafe { &*segment.wrapping_add(slot as usize) };
+        Some(Node { slot, hot, cold })
     }
-    // SAFETY: as in `try_hot`.
-    Some(unsafe { &*segment.wrapping_add(slot as usize) })
-}
 
-/// The cold half of a slot that was given out by [`reserve`].
-#[inline]
-pub fn cold(slot: Slot) -> &'static Cold {
-    debug_assert!(try_cold(slot).is_some());
-    // SAFETY: as in `hot`.
-    unsafe { try_cold(slot).unwrap_unchecked() }
+    /// The slot, which must have been given out.
+    #[inline]
+    pub fn at(slot: Slot) -> Node {
+        debug_assert!(try_hot(slot).is_some() && slot != NONE);
+        // SAFETY: `reserve` makes the segment before it gives a slot out, and slots come from nowhere else.
+        unsafe { Self::find(slot).unwrap_unchecked() }
+    }
 }
 
 /// Whether `(object, epoch)` is live. Any bits may be asked about (R3).
@@ -205,23 +211,27 @@ pub fn is_live(object: usize, epoch: u64) -> bool {
 }
 
 impl Hot {
+    #[inline]
     pub fn object(&self) -> usize {
         self.object.load(Ordering::Acquire)
     }
 
     /// The epoch, if the slot's incarnation is live.
+    #[inline]
     pub fn live_epoch(&self) -> Option<u64> {
         let epoch = self.epoch.load(Ordering::Acquire);
         (epoch & ENDED == 0 && epoch != 0).then_some(epoch)
     }
 
     /// Says which object the slot stands for, without making it live. The slot must not be live.
+    #[inline]
     pub fn set_object(&self, object: usize) {
         self.object.store(object, Ordering::Release);
     }
 
     /// Starts a new incarnation of the slot's object and gives its epoch. The slot must not be live, nor
     /// used up.
+    #[inline]
     pub fn publish(&self, slot: Slot) -> u64 {
         let last = generation_of(self.epoch.load(Ordering::Relaxed));
         let generation = if last == 0 {
@@ -234,13 +244,16 @@ impl Hot {
         epoch
     }
 
-    /// Ends the incarnation; from here on every check says dead. The slot must be live.
-    pub fn end(&self) {
+    /// Ends the incarnation and gives its epoch; from here on every check says dead. The slot must be live.
+    #[inline]
+    pub fn end(&self) -> u64 {
         let epoch = self.epoch.load(Ordering::Relaxed);
         self.epoch.store(epoch | ENDED, Ordering::Release);
+        epoch
     }
 
     /// Whether no further incarnation may start in this slot (R2: it is retired, never wrapped).
+    #[inline]
     pub fn is_used_up(&self) -> bool {
         generation_of(self.epoch.load(Ordering::Relaxed)) == LAST_GENERATION
     }
@@ -272,14 +285,9 @@ pub fn reserve(count: u32, stripe: u8) -> Option<Slot> {
         add_segment(segment)?;
     }
     NEXT_FRESH.store(end, Ordering::Relaxed);
-    let free = Meta {
-        scope: 0,
-        kind: 0,
-        state: State::Free,
-        stripe,
-    };
+    let free = Meta::new(stripe, 0, 0, State::Free);
     for slot in first..end {
-        cold(slot).set_meta(free);
+        Node::at(slot).cold.set_meta(free);
     }
     Some(first)
 }
@@ -334,13 +342,10 @@ mod tests {
     #[test]
     fn meta_survives_packing() {
         for state in [State::Free, State::Anchor, State::Tracked] {
-            let meta = Meta {
-                scope: MAX_SCOPES_PER_STRIPE - 1,
-                kind: 15,
-                state,
-                stripe: 31,
-            };
-            assert_eq!(Meta::unpack(meta.pack()), meta);
+            let meta = Meta::new(31, MAX_SCOPES_PER_STRIPE - 1, 15, state);
+            assert_eq!((meta.stripe(), meta.scope(), meta.kind()), (31, MAX_SCOPES_PER_STRIPE - 1, 15));
+            assert!(meta.is(state) && meta.with(3, State::Free).is(State::Free));
+            assert_eq!(meta.with(3, State::Free).kind(), 3);
         }
     }
 }

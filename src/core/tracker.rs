@@ -5,12 +5,12 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::Arc;
 
-use super::forest::{self, Conflict, Ending, Node, STRIPES, Stripe};
+use super::forest::{self, Conflict, Ending, Entry, STRIPES, Stripe};
 use super::index::Index;
 use super::sync::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Gate, Lock, Ordering, Padded, guard_forks,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Gate, Lock, Ordering, Padded,
 };
-use super::table::{self, Slot, State, cold, hot, slot_of, try_cold};
+use super::table::{self, Node, State, slot_of};
 use crate::{Attribution, Cause, Death, Description, End, Error, KIND_COUNT, Ref, Stats, Visit};
 
 /// How many trackers there can be at once.
@@ -124,14 +124,19 @@ impl Notice {
         Self { inner, ends }
     }
 
+    #[inline]
     fn deliver(self) {
-        let Some(ends) = self.ends.filter(|ends| !ends.is_empty()) else {
-            return;
-        };
-        let observer = self.inner.observer.lock().clone();
-        if let Some(observer) = observer {
-            observer(&ends);
+        if let Some(ends) = self.ends {
+            tell(self.inner, &ends);
         }
+    }
+}
+
+#[cold]
+fn tell(inner: &Inner, ends: &[End]) {
+    let observer = inner.observer.lock().clone();
+    if let Some(observer) = observer.filter(|_| !ends.is_empty()) {
+        observer(ends);
     }
 }
 
@@ -140,7 +145,6 @@ impl Tracker {
 
     /// Makes a tracker. `name` is for reports.
     pub fn new(name: &str) -> Result<Self, Error> {
-        guard_forks();
         let _pass = Gate::enter();
         let mut serial = NEXT_SERIAL.lock();
         for (position, entry) in TRACKERS.iter().enumerate() {
@@ -194,6 +198,7 @@ impl Tracker {
                 let mut ending = Ending::now(Ref::NULL, notice.ends.as_mut());
                 stripe.clear_scope(inner, scope, &mut ending);
             }
+            stripe.forget_scopes_of(self.id);
         }
         inner.index.shrink();
         for share in &inner.stripes {
@@ -332,7 +337,7 @@ impl Tracker {
                 break Err(Error::NO_TRACKER);
             }
             let placed = stripe.node_in_scope(inner, self.id, number, scope, object);
-            let (slot, is_new_node) = match placed {
+            let (node, is_new_node) = match placed {
                 Ok(Ok(found)) => found,
                 Ok(Err(Conflict(object))) => {
                     drop(stripe);
@@ -345,54 +350,55 @@ impl Tracker {
                 Err(error) => break Err(error),
             };
             if !is_new_node {
-                let meta = cold(slot).meta();
-                if (is_new || meta.state == State::Tracked && meta.kind != kind)
+                let meta = node.cold.meta();
+                let is_tracked = meta.is(State::Tracked);
+                if (is_new || is_tracked && meta.kind() != kind)
                     && let Err(error) = check()
                 {
                     break Err(error);
                 }
-                if meta.state == State::Tracked && (is_new || meta.kind != kind) {
-                    let mut ending = Ending::now(reference_of(slot), notice.ends.as_mut());
+                if is_tracked && (is_new || meta.kind() != kind) {
+                    let mut ending = Ending::now(reference_of(node), notice.ends.as_mut());
                     let cause = Cause::MissedEnd;
-                    stripe.end_subtree(inner, slot, cause, cause, &mut ending);
+                    stripe.end_subtree(inner, node, cause, cause, &mut ending);
                     continue;
                 }
                 if is_new {
-                    let mut ending = Ending::now(reference_of(slot), notice.ends.as_mut());
-                    stripe.end_below(inner, slot, Cause::MissedEnd, &mut ending);
+                    let mut ending = Ending::now(reference_of(node), notice.ends.as_mut());
+                    stripe.end_below(inner, node, Cause::MissedEnd, &mut ending);
                 }
             }
             if let Some(ancestors) = ancestors {
-                match stripe.place(inner, slot, ancestors) {
+                match stripe.place(inner, node, ancestors) {
                     Ok(Ok(())) => {}
                     Ok(Err(Conflict(ancestor))) => {
-                        stripe.discard(inner, slot);
+                        stripe.discard(inner, node);
                         drop(stripe);
                         self.miss_end(inner, ancestor, &mut notice);
                         continue;
                     }
                     Err(error) => {
-                        stripe.discard(inner, slot);
+                        stripe.discard(inner, node);
                         break Err(error);
                     }
                 }
             }
-            if cold(slot).meta().state == State::Tracked {
-                let user = cold(slot).user.load(Ordering::Relaxed);
-                break Ok((reference_of(slot), user));
+            if node.cold.meta().is(State::Tracked) {
+                let user = node.cold.user.load(Ordering::Relaxed);
+                break Ok((reference_of(node), user));
             }
-            let slot = if hot(slot).is_used_up() {
-                match stripe.renew(inner, slot) {
-                    Ok(slot) => slot,
+            let node = if node.hot.is_used_up() {
+                match stripe.renew(inner, node) {
+                    Ok(renewed) => renewed,
                     Err(error) => {
-                        stripe.discard(inner, slot);
+                        stripe.discard(inner, node);
                         break Err(error);
                     }
                 }
             } else {
-                slot
+                node
             };
-            break Ok((stripe.start(inner, slot, kind, user), user));
+            break Ok((stripe.start(inner, node, kind, user), user));
         };
         drop(pass);
         notice.deliver();
@@ -401,10 +407,10 @@ impl Tracker {
 
     /// Ends what is known at an address, in whatever scope, as a missed end.
     fn miss_end(self, inner: &'static Inner, object: usize, notice: &mut Notice) {
-        self.with_node(inner, object, |stripe, slot| {
-            let mut ending = Ending::now(reference_of(slot), notice.ends.as_mut());
+        self.with_node(inner, object, |stripe, node| {
+            let mut ending = Ending::now(reference_of(node), notice.ends.as_mut());
             let cause = Cause::MissedEnd;
-            stripe.end_subtree(inner, slot, cause, cause, &mut ending);
+            stripe.end_subtree(inner, node, cause, cause, &mut ending);
         });
     }
 
@@ -416,8 +422,9 @@ impl Tracker {
             .index
             .get(object)
             .and_then(|slot| {
-                let epoch = hot(slot).live_epoch()?;
-                let user = cold(slot).user.load(Ordering::Acquire);
+                let node = Node::at(slot);
+                let epoch = node.hot.live_epoch()?;
+                let user = node.cold.user.load(Ordering::Acquire);
                 // Still live, so the user pointer was that incarnation's.
                 table::is_live(object, epoch).then_some((Ref { object, epoch }, user))
             })
@@ -427,28 +434,31 @@ impl Tracker {
     // Hooks --------------------------------------------------------------------------------------------
 
     /// Runs `change` on the node of an object under its stripe's lock. Does nothing for an unknown object.
+    #[inline]
     fn with_node(
         self,
         inner: &'static Inner,
         object: usize,
-        change: impl FnOnce(&mut Stripe, Slot),
+        change: impl FnOnce(&mut Stripe, Node),
     ) {
         while let Some(slot) = inner.index.get(object) {
-            let mut stripe = forest::stripe(cold(slot).meta().stripe).lock();
+            let node = Node::at(slot);
+            let mut stripe = forest::stripe(node.cold.meta().stripe()).lock();
             // Without the lock the slot may have got another tenant meanwhile.
-            let tenant = cold(slot).meta().state != State::Free && hot(slot).object() == object;
-            if tenant && stripe.owner(slot).0 == self.id {
-                change(&mut stripe, slot);
+            let is_tenant = !node.cold.meta().is(State::Free) && node.hot.object() == object;
+            if is_tenant && stripe.owner(node) == self.id {
+                change(&mut stripe, node);
                 return;
             }
         }
     }
 
     /// A hook that ends things at or below `object`.
+    #[inline]
     fn end_at(
         self,
         object: usize,
-        end: impl FnOnce(&'static Inner, &mut Stripe, Slot, &mut Notice),
+        end: impl FnOnce(&'static Inner, &mut Stripe, Node, &mut Notice),
     ) -> Result<(), Error> {
         let inner = self.inner()?;
         // Nearly all reports are of objects that nobody tracks.
@@ -458,9 +468,7 @@ impl Tracker {
         let mut notice = Notice::new(inner);
         {
             let _pass = Gate::enter();
-            self.with_node(inner, object, |stripe, slot| {
-                end(inner, stripe, slot, &mut notice)
-            });
+            self.with_node(inner, object, |stripe, node| end(inner, stripe, node, &mut notice));
         }
         notice.deliver();
         Ok(())
@@ -481,13 +489,13 @@ impl Tracker {
     }
 
     fn end_with_all_below(self, object: usize, cause: Cause) -> Result<(), Error> {
-        self.end_at(object, |inner, stripe, slot, notice| {
+        self.end_at(object, |inner, stripe, node, notice| {
             if inner.is_exact() {
                 let mut ending = Ending::now(Ref::NULL, notice.ends.as_mut());
-                stripe.end_alone(inner, slot, cause, &mut ending);
+                stripe.end_alone(inner, node, cause, &mut ending);
             } else {
-                let mut ending = Ending::now(reference_of(slot), notice.ends.as_mut());
-                stripe.end_subtree(inner, slot, cause, Cause::AncestorDestroyed, &mut ending);
+                let mut ending = Ending::now(reference_of(node), notice.ends.as_mut());
+                stripe.end_subtree(inner, node, cause, Cause::AncestorDestroyed, &mut ending);
             }
         })
     }
@@ -501,11 +509,11 @@ impl Tracker {
     /// As [`destroy`](Self::destroy), together with those direct children whose kind is in `kinds` (bit k is
     /// kind k): the parts that nobody reports one by one, such as a block's arguments.
     pub fn destroy_with(self, object: usize, kinds: u32) -> Result<(), Error> {
-        self.end_at(object, |inner, stripe, slot, notice| {
+        self.end_at(object, |inner, stripe, node, notice| {
             let attribution = ATTRIBUTION.get();
             if kinds != 0 {
-                let mut ending = Ending::now(reference_of(slot), notice.ends.as_mut());
-                stripe.end_parts(inner, slot, kinds, &mut ending);
+                let mut ending = Ending::now(reference_of(node), notice.ends.as_mut());
+                stripe.end_parts(inner, node, kinds, &mut ending);
             }
             let cause = match attribution.cause {
                 Cause::Unknown => Cause::Destroyed,
@@ -513,7 +521,7 @@ impl Tracker {
                 given => given,
             };
             let mut ending = Ending::now(attribution.by, notice.ends.as_mut());
-            stripe.end_alone(inner, slot, cause, &mut ending);
+            stripe.end_alone(inner, node, cause, &mut ending);
         })
     }
 
@@ -525,8 +533,8 @@ impl Tracker {
         let mut notice = Notice::new(inner);
         let mut placed = Ok(Ok(()));
         loop {
-            self.with_node(inner, object, |stripe, slot| {
-                placed = stripe.place(inner, slot, ancestors);
+            self.with_node(inner, object, |stripe, node| {
+                placed = stripe.place(inner, node, ancestors);
             });
             match placed {
                 Ok(Err(Conflict(ancestor))) => self.miss_end(inner, ancestor, &mut notice),
@@ -547,11 +555,11 @@ impl Tracker {
     /// Something that cannot be observed changed the inside of `root`: everything strictly below it ends,
     /// unless an exact source is active (R9).
     pub fn opaque_mutation(self, root: usize) -> Result<(), Error> {
-        self.end_at(root, |inner, stripe, slot, notice| {
+        self.end_at(root, |inner, stripe, node, notice| {
             if !inner.is_exact() {
-                let mut ending = Ending::now(reference_of(slot), notice.ends.as_mut());
-                stripe.end_below(inner, slot, Cause::OpaqueMutation, &mut ending);
-                stripe.discard(inner, slot);
+                let mut ending = Ending::now(reference_of(node), notice.ends.as_mut());
+                stripe.end_below(inner, node, Cause::OpaqueMutation, &mut ending);
+                stripe.discard(inner, node);
             }
         })
     }
@@ -620,10 +628,10 @@ impl Tracker {
     }
 
     /// All nodes, for reports; scopes are taken one stripe at a time.
-    pub(crate) fn nodes(self) -> Result<Vec<Node>, Error> {
-        let mut nodes = Vec::new();
-        self.with_scopes(None, |stripe, number| stripe.nodes(number, &mut nodes))?;
-        Ok(nodes)
+    pub(crate) fn entries(self) -> Result<Vec<Entry>, Error> {
+        let mut entries = Vec::new();
+        self.with_scopes(None, |stripe, number| stripe.entries(number, &mut entries))?;
+        Ok(entries)
     }
 
     fn with_scopes(
@@ -682,35 +690,29 @@ fn check_kind(kind: Option<u8>) -> Result<(), Error> {
 }
 
 /// A node as a ref, with epoch 0 if it is not tracked.
-fn reference_of(slot: Slot) -> Ref {
-    Ref {
-        object: hot(slot).object(),
-        epoch: hot(slot).live_epoch().unwrap_or(0),
-    }
+fn reference_of(node: Node) -> Ref {
+    Ref { object: node.hot.object(), epoch: node.hot.live_epoch().unwrap_or(0) }
 }
 
 // Refs ---------------------------------------------------------------------------------------------------
 
 /// Runs `look` on a live ref's node under its stripe's lock.
+#[inline]
 fn with_live<T>(
     reference: Ref,
-    look: impl FnOnce(&mut Stripe, Slot, &'static Inner) -> T,
+    look: impl FnOnce(&mut Stripe, Node, &'static Inner) -> T,
 ) -> Result<T, Error> {
-    let slot = slot_of(reference.epoch);
-    let Some(cold) = try_cold(slot).filter(|_| reference.is_live()) else {
-        return Err(Error::DEAD_REF);
-    };
-    let mut stripe = forest::stripe(cold.meta().stripe).lock();
+    let node = Node::find(slot_of(reference.epoch)).ok_or(Error::DEAD_REF)?;
+    let mut stripe = forest::stripe(node.cold.meta().stripe()).lock();
     if !reference.is_live() {
         return Err(Error::DEAD_REF);
     }
-    let (tracker, _) = stripe.owner(slot);
-    let position = tracker as usize % MAX_TRACKERS;
+    let position = stripe.owner(node) as usize % MAX_TRACKERS;
     // SAFETY: the entry is that of a tracker which has a node, so it is not null; it was leaked for good.
     // (The tracker may be in its last moments: its handle is 0 already, its nodes not yet gone.)
     let inner = unsafe { TRACKERS[position].load(Ordering::Acquire).as_ref() };
     let inner = inner.ok_or(Error::internal(c"a live ref without a tracker"))?;
-    Ok(look(&mut stripe, slot, inner))
+    Ok(look(&mut stripe, node, inner))
 }
 
 impl Ref {
@@ -725,55 +727,45 @@ impl Ref {
     /// given out.
     pub fn death(self) -> Option<Death> {
         let _pass = Gate::enter();
-        let cold = try_cold(slot_of(self.epoch))?;
-        forest::stripe(cold.meta().stripe).lock().death(self)
+        let node = Node::find(slot_of(self.epoch))?;
+        forest::stripe(node.cold.meta().stripe()).lock().death(self)
     }
 
     /// Ends the caller's interest: the incarnation ends ([`Cause::Released`]) and its slot is free.
     pub fn release(self) -> Result<(), Error> {
         let pass = Gate::enter();
-        let mut told = None;
-        let released = with_live(self, |stripe, slot, inner| {
+        let notice = with_live(self, |stripe, node, inner| {
             let mut notice = Notice::new(inner);
             let mut ending = Ending::now(Ref::NULL, notice.ends.as_mut());
-            stripe.release(inner, slot, &mut ending);
-            told = Some(notice);
+            stripe.release(inner, node, &mut ending);
+            notice
         });
         drop(pass);
-        if let Some(notice) = told {
-            notice.deliver();
-        }
-        released
+        notice.map(Notice::deliver)
     }
 
     pub fn user(self) -> Result<usize, Error> {
-        let cold = try_cold(slot_of(self.epoch)).ok_or(Error::DEAD_REF)?;
-        let user = cold.user.load(Ordering::Acquire);
+        let node = Node::find(slot_of(self.epoch)).ok_or(Error::DEAD_REF)?;
+        let user = node.cold.user.load(Ordering::Acquire);
         // Still live after the load, so it was this incarnation's.
-        if self.is_live() {
-            Ok(user)
-        } else {
-            Err(Error::DEAD_REF)
-        }
+        if self.is_live() { Ok(user) } else { Err(Error::DEAD_REF) }
     }
 
     pub fn set_user(self, user: usize) -> Result<(), Error> {
         let _pass = Gate::enter();
-        with_live(self, |_, slot, _| {
-            cold(slot).user.store(user, Ordering::Release)
-        })
+        with_live(self, |_, node, _| node.cold.user.store(user, Ordering::Release))
     }
 
     /// The nearest tracked ancestor, by the ancestors last reported.
     pub fn parent(self) -> Result<Option<Ref>, Error> {
         let _pass = Gate::enter();
-        with_live(self, |stripe, slot, _| stripe.tracked_parent(slot))
+        with_live(self, |stripe, node, _| stripe.tracked_parent(node))
     }
 
     /// The nearest tracked descendants with their user pointers, in no particular order.
     pub fn children(self) -> Result<Vec<(Ref, usize)>, Error> {
         let _pass = Gate::enter();
-        with_live(self, |stripe, slot, _| stripe.tracked_children(slot))
+        with_live(self, |stripe, node, _| stripe.tracked_children(node))
     }
 }
 
