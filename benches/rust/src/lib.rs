@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//! What the Rust benchmarks compare: the tracker's checks and hooks, and the same job done by others.
+//!
+//! A contender does [`ROUND`] jobs a call, over addresses in a shuffled order. The addresses are made up, since
+//! the tracker never follows one, so that each run asks for the same ones.
+
+use std::ffi::c_void;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use dashmap::DashMap;
+use live_object_tracker::ffi::lot::{lot_destroy, lot_is_live, lot_ref, lot_tracker};
+use live_object_tracker::{Description, Ref, Tracker};
+use rustc_hash::FxBuildHasher;
+use slotmap::SlotMap;
+
+/// Objects that are tracked, and jobs in one call.
+pub const ROUND: usize = 100_000;
+
+/// The distance of made-up objects: that of small operations.
+const STEP: usize = 112;
+const FIRST: usize = 0x5555_5600_0000;
+
+/// Does [`ROUND`] jobs and gives how many had the expected result.
+pub type Job = Box<dyn FnMut() -> usize>;
+
+pub struct Contender {
+    pub group: &'static str,
+    pub name: &'static str,
+    pub make: fn() -> Job,
+}
+
+pub const CONTENDERS: &[Contender] = &[
+    contender("is_live", "lot through the C ABI", is_live_c),
+    contender("is_live", "lot inlined", is_live_rust),
+    contender("is_live", "load and compare", is_live_floor),
+    contender("is_live", "slotmap contains_key", is_live_slotmap),
+    contender("is_live", "dashmap (Fx) lookup", is_live_dashmap_fx),
+    contender("is_live", "dashmap (SipHash) lookup", is_live_dashmap_sip),
+    contender("is_live", "papaya (Fx) lookup", is_live_papaya),
+    contender("is_live", "bool in the wrapper", is_live_bool),
+    contender("destroy_miss", "lot through the C ABI", destroy_miss_c),
+    contender("destroy_miss", "lot inlined", destroy_miss_rust),
+    contender("destroy_miss", "dashmap (Fx) miss", destroy_miss_dashmap_fx),
+    contender(
+        "destroy_miss",
+        "dashmap (SipHash) miss",
+        destroy_miss_dashmap_sip,
+    ),
+    contender("destroy_miss", "papaya (Fx) miss", destroy_miss_papaya),
+    contender("destroy_empty", "lot through the C ABI", destroy_empty_c),
+    contender("destroy_empty", "lot inlined", destroy_empty_rust),
+    contender(
+        "destroy_empty",
+        "load and branch in a call",
+        destroy_empty_floor,
+    ),
+];
+
+const fn contender(group: &'static str, name: &'static str, make: fn() -> Job) -> Contender {
+    Contender { group, name, make }
+}
+
+/// An object that some contender tracks.
+fn tracked(number: usize) -> usize {
+    FIRST + number * STEP
+}
+
+/// An object among those that nobody tracks.
+fn untracked(number: usize) -> usize {
+    tracked(number) + STEP / 2 + 8
+}
+
+/// The same shuffle in every run.
+fn shuffled<T>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut items: Vec<T> = items.collect();
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    for last in (1..items.len()).rev() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        items.swap(last, (state % (last as u64 + 1)) as usize);
+    }
+    items
+}
+
+/// A tracker that ends with the contender.
+struct OwnTracker(Tracker);
+
+impl OwnTracker {
+    fn new() -> Self {
+        Self(Tracker::new("benchmark").expect("there is room for a tracker"))
+    }
+
+    fn track(&self, object: usize) -> Ref {
+        let description = Description {
+            object,
+            scope: 1,
+            ..Description::default()
+        };
+        self.0.track(&description).expect("it can be tracked").0
+    }
+
+    fn with_all() -> (Self, Vec<Ref>) {
+        let tracker = Self::new();
+        let refs = (0..ROUND)
+            .map(|number| tracker.track(tracked(number)))
+            .collect();
+        (tracker, refs)
+    }
+}
+
+impl Drop for OwnTracker {
+    fn drop(&mut self) {
+        self.0.destroy_tracker().expect("it exists");
+    }
+}
+
+// Checks ------------------------------------------------------------------------------------------------
+
+/// A call through a pointer that the optimiser knows nothing of: as from another language.
+fn is_live_c() -> Job {
+    let (tracker, refs) = OwnTracker::with_all();
+    let refs = shuffled(refs.into_iter().map(|known| lot_ref {
+        object: known.object as *const c_void,
+        epoch: known.epoch,
+    }));
+    Box::new(move || {
+        let _keep = &tracker;
+        let is_live = black_box(lot_is_live as extern "C" fn(lot_ref) -> bool);
+        refs.iter().filter(|known| is_live(**known)).count()
+    })
+}
+
+fn is_live_rust() -> Job {
+    let (tracker, refs) = OwnTracker::with_all();
+    let refs = shuffled(refs.into_iter());
+    Box::new(move || {
+        let _keep = &tracker;
+        refs.iter().filter(|known| known.is_live()).count()
+    })
+}
+
+/// What no check of an index with a number in it can go below: one relaxed load, one comparison, in a table
+/// as large as the tracker's (16 bytes an entry), with keys as large as a ref.
+fn is_live_floor() -> Job {
+    let table: Vec<[AtomicU64; 2]> = (0..ROUND as u64)
+        .map(|number| [AtomicU64::new(number), AtomicU64::new(number << 32 | 1)])
+        .collect();
+    let keys = shuffled((0..ROUND).map(|number| [number as u64, (number as u64) << 32 | 1]));
+    Box::new(move || {
+        let is_live = |key: &&[u64; 2]| {
+            let entry = table.get(key[0] as usize);
+            entry.is_some_and(|entry| entry[1].load(Ordering::Relaxed) == key[1])
+        };
+        keys.iter().filter(is_live).count()
+    })
+}
+
+fn is_live_slotmap() -> Job {
+    let mut map = SlotMap::new();
+    let keys: Vec<_> = (0..ROUND)
+        .map(|number| map.insert(tracked(number)))
+        .collect();
+    let keys = shuffled(keys.into_iter());
+    Box::new(move || keys.iter().filter(|key| map.contains_key(**key)).count())
+}
+
+fn dashmap_check<H: Default + Clone + std::hash::BuildHasher + 'static>() -> Job {
+    let mut map: DashMap<usize, u64, H> = DashMap::default();
+    let keys = shuffled((0..ROUND).map(|number| (tracked(number), number as u64)));
+    map.extend(keys.iter().copied());
+    Box::new(move || {
+        let is_live = |key: &&(usize, u64)| map.get(&key.0).is_some_and(|epoch| *epoch == key.1);
+        keys.iter().filter(is_live).count()
+    })
+}
+
+fn is_live_dashmap_fx() -> Job {
+    dashmap_check::<FxBuildHasher>()
+}
+
+fn is_live_dashmap_sip() -> Job {
+    dashmap_check::<std::hash::RandomState>()
+}
+
+fn is_live_papaya() -> Job {
+    let map: papaya::HashMap<usize, u64, FxBuildHasher> = papaya::HashMap::default();
+    let keys = shuffled((0..ROUND).map(|number| (tracked(number), number as u64)));
+    for (object, epoch) in &keys {
+        map.pin().insert(*object, *epoch);
+    }
+    Box::new(move || {
+        let is_live = |key: &&(usize, u64)| map.pin().get(&key.0) == Some(&key.1);
+        keys.iter().filter(is_live).count()
+    })
+}
+
+/// The flag that a wrapper object carries and its owner clears: one load, but only for whoever can reach all
+/// wrappers of an object when it dies.
+fn is_live_bool() -> Job {
+    struct Wrapper {
+        _object: usize,
+        valid: AtomicBool,
+    }
+    let wrappers: Vec<Box<Wrapper>> = (0..ROUND)
+        .map(|number| {
+            Box::new(Wrapper {
+                _object: tracked(number),
+                valid: AtomicBool::new(true),
+            })
+        })
+        .collect();
+    let wrappers = shuffled(wrappers.into_iter());
+    Box::new(move || {
+        let is_live = |wrapper: &&Box<Wrapper>| wrapper.valid.load(Ordering::Relaxed);
+        wrappers.iter().filter(is_live).count()
+    })
+}
+
+// The hook, for an address that nobody tracks ---------------------------------------------------------------
+
+fn destroy_c(tracker: OwnTracker) -> Job {
+    let objects = shuffled((0..ROUND).map(untracked));
+    let handle = tracker.0.to_raw();
+    Box::new(move || {
+        let _keep = &tracker;
+        let destroy = black_box(lot_destroy as extern "C" fn(lot_tracker, *const c_void) -> i32);
+        let is_ok =
+            |object: &&usize| destroy(lot_tracker { id: handle }, **object as *const c_void) == 0;
+        objects.iter().filter(is_ok).count()
+    })
+}
+
+fn destroy_rust(tracker: OwnTracker) -> Job {
+    let objects = shuffled((0..ROUND).map(untracked));
+    Box::new(move || {
+        let OwnTracker(tracker) = &tracker;
+        objects
+            .iter()
+            .filter(|object| tracker.destroy(**object).is_ok())
+            .count()
+    })
+}
+
+fn destroy_miss_c() -> Job {
+    destroy_c(OwnTracker::with_all().0)
+}
+
+fn destroy_miss_rust() -> Job {
+    destroy_rust(OwnTracker::with_all().0)
+}
+
+fn destroy_empty_c() -> Job {
+    destroy_c(OwnTracker::new())
+}
+
+fn destroy_empty_rust() -> Job {
+    destroy_rust(OwnTracker::new())
+}
+
+/// The least that a hook behind a call can do.
+fn destroy_empty_floor() -> Job {
+    static BUSY: AtomicU64 = AtomicU64::new(0);
+    extern "C" fn floor(_tracker: lot_tracker, object: *const c_void) -> i32 {
+        if BUSY.load(Ordering::Acquire) == 0 {
+            return 0;
+        }
+        black_box(object as usize as i32)
+    }
+    let objects = shuffled((0..ROUND).map(untracked));
+    Box::new(move || {
+        let destroy = black_box(floor as extern "C" fn(lot_tracker, *const c_void) -> i32);
+        let is_ok =
+            |object: &&usize| destroy(lot_tracker { id: 1 }, **object as *const c_void) == 0;
+        objects.iter().filter(is_ok).count()
+    })
+}
+
+fn dashmap_miss<H: Default + Clone + std::hash::BuildHasher + 'static>() -> Job {
+    let mut map: DashMap<usize, u64, H> = DashMap::default();
+    map.extend((0..ROUND).map(|number| (tracked(number), number as u64)));
+    let objects = shuffled((0..ROUND).map(untracked));
+    Box::new(move || {
+        objects
+            .iter()
+            .filter(|object| map.get(*object).is_none())
+            .count()
+    })
+}
+
+fn destroy_miss_dashmap_fx() -> Job {
+    dashmap_miss::<FxBuildHasher>()
+}
+
+fn destroy_miss_dashmap_sip() -> Job {
+    dashmap_miss::<std::hash::RandomState>()
+}
+
+fn destroy_miss_papaya() -> Job {
+    let map: papaya::HashMap<usize, u64, FxBuildHasher> = papaya::HashMap::default();
+    for number in 0..ROUND {
+        map.pin().insert(tracked(number), number as u64);
+    }
+    let objects = shuffled((0..ROUND).map(untracked));
+    Box::new(move || {
+        objects
+            .iter()
+            .filter(|object| map.pin().get(*object).is_none())
+            .count()
+    })
+}
