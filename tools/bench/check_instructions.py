@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Counts the instructions of the hottest paths and compares them with the committed figures.
+
+Fails if a path costs more than 5% more than its figure, so that a change that costs something is seen, and also
+if it costs more than 5% less: a figure that is too high would let the next change hide. With --write the figures
+in benches/instructions.json are replaced by what is counted; commit them with the change that explains it.
+"""
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import xml.etree.ElementTree as xml
+
+import build
+import instructions
+
+FIGURES = build.ROOT / "benches" / "instructions.json"
+TOLERANCE = 0.05
+
+
+def compiler():
+    return subprocess.run(["rustc", "--version"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="make what is counted the committed figures")
+    parser.add_argument("--junit", help="also write the results to this file")
+    options = parser.parse_args()
+
+    figures = json.loads(FIGURES.read_text())
+    expected = figures["instructions"]
+    if platform.machine() != figures["machine"]:
+        # Loud, and not a pass: the figures say nothing about another processor.
+        sys.exit(f"NOT CHECKED: the figures are for {figures['machine']}, this is {platform.machine()}")
+    counted = instructions.per_job(build.cpp("instructions") / "instructions")
+
+    if options.write:
+        figures["compiler"] = compiler()
+        figures["instructions"] = {path: round(counted[path], 1) for path in expected}
+        FIGURES.write_text(json.dumps(figures, indent=2) + "\n")
+        expected = figures["instructions"]
+
+    suite = xml.Element("testsuite", name="instructions", tests=str(len(expected)))
+    failed = 0
+    for path, figure in expected.items():
+        count = counted.get(path)
+        case = xml.SubElement(suite, "testcase", classname="instructions", name=path)
+        if count is None:
+            verdict = "is not counted any more"
+        elif count > figure * (1 + TOLERANCE):
+            verdict = "costs more than the committed figure"
+        elif count < figure * (1 - TOLERANCE):
+            verdict = "costs less than the committed figure: lower it with --write"
+        else:
+            verdict = None
+        share = "" if count is None else f"{count:9.1f} {100 * (count / figure - 1):+6.1f}%"
+        print(f"{'FAILED' if verdict else 'ok':7}{path:42} {figure:9.1f} {share}  {verdict or ''}".rstrip())
+        if verdict:
+            failed += 1
+            xml.SubElement(case, "failure", message=f"{figure} instructions, now {share}: {verdict}")
+    if failed and figures["compiler"] != compiler():
+        print(f"The figures are of {figures['compiler']}; this is {compiler()}.")
+    if options.junit:
+        xml.ElementTree(suite).write(options.junit)
+    print(f"{len(expected) - failed} passed, {failed} failed")
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
