@@ -153,6 +153,11 @@ impl Index {
         }
     }
 
+    #[cfg(test)]
+    pub fn lock_all(&self) -> impl Sized + '_ {
+        self.map.shards().iter().map(|shard| shard.write()).collect::<Vec<_>>()
+    }
+
     /// Gives the memory of a map that has become empty back.
     pub fn shrink(&self) {
         for shard in self.map.shards() {

@@ -781,3 +781,73 @@ impl Attribution {
         ATTRIBUTION.set(previous);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn describe(object: usize, ancestors: Option<&[usize]>) -> Description<'_> {
+        Description { object, scope: 5, ancestors, ..Default::default() }
+    }
+
+    /// A slot is retired when its generations are used up (tests make do with 100,000), also while its object
+    /// stays in the tree as an anchor; no epoch comes twice.
+    #[test]
+    fn r02_a_used_up_slot_is_retired() {
+        let tracker = Tracker::new("exhaustion").unwrap();
+        let mut epochs = HashSet::new();
+        let mut slots = HashSet::new();
+        for round in 0..250_000 {
+            let (held, _) = tracker.track(&describe(0x1000, Some(&[]))).unwrap();
+            assert!(epochs.insert(held.epoch), "epoch given out twice in round {round}");
+            slots.insert(slot_of(held.epoch));
+            held.release().unwrap();
+        }
+        assert!(slots.len() >= 3, "{slots:?}");
+
+        // Now with a child, so that the released object keeps its node.
+        let (child, _) = tracker.track(&describe(0x2000, Some(&[0x1000]))).unwrap();
+        slots.clear();
+        for round in 0..250_000 {
+            let (held, _) = tracker.track(&describe(0x1000, None)).unwrap();
+            assert!(epochs.insert(held.epoch), "epoch given out twice in round {round}");
+            assert!(held.is_live() && child.parent().unwrap() == Some(held));
+            slots.insert(slot_of(held.epoch));
+            held.release().unwrap();
+        }
+        assert!(slots.len() >= 3, "{slots:?}");
+        assert!(child.is_live());
+        tracker.erase(0x1000).unwrap();
+        assert!(!child.is_live());
+        tracker.destroy_tracker().unwrap();
+    }
+
+    /// A check answers while every lock that there is is held by somebody else.
+    #[test]
+    fn r03_a_check_takes_no_lock() {
+        let tracker = Tracker::new("locks").unwrap();
+        let (live, _) = tracker.track(&describe(0x1000, None)).unwrap();
+        let (dead, _) = tracker.track(&describe(0x3000, None)).unwrap();
+        tracker.erase(0x3000).unwrap();
+        let stripes: Vec<_> = (0..STRIPES).map(|n| forest::stripe(n as u8).lock()).collect();
+        let serial = NEXT_SERIAL.lock();
+        let inner = tracker.inner().unwrap();
+        let shards = inner.index.lock_all();
+        let (say, answer) = mpsc::channel();
+        thread::spawn(move || {
+            let answers = (live.is_live(), dead.is_live(), live.user(), tracker.destroy(0x7777));
+            say.send(answers).unwrap();
+        });
+        let answer = answer.recv_timeout(Duration::from_secs(20));
+        drop((stripes, serial, shards));
+        let (live_now, dead_now, user, miss) = answer.expect("a check waits for a lock");
+        assert!(live_now && !dead_now && user == Ok(0));
+        assert_eq!(miss, Ok(()), "neither does the report of an object that nobody tracks");
+        tracker.destroy_tracker().unwrap();
+    }
+}
