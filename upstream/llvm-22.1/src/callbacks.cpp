@@ -12,23 +12,6 @@ namespace {
 thread_local OpaqueRun *currentRun = nullptr;
 thread_local RewriteScope *currentRewrite = nullptr;
 
-/// Ends the tracked block arguments of a context that are not among their block's arguments any more. No
-/// hook tells of a single argument that a pass took away from a block.
-void endLostArguments(MlirContext context) {
-  std::uint64_t scope = reinterpret_cast<std::uint64_t>(context.ptr);
-  (void)tracker.forEach(&scope, LOT_MLIR_BLOCK_ARGUMENT, [](lot::Ref argument, void *) {
-    lot::Ref home = argument.parent();
-    if (!home.isLive())
-      return true;
-    MlirBlock block = {const_cast<void *>(home.address())};
-    for (intptr_t i = 0, e = mlirBlockGetNumArguments(block); i < e; ++i)
-      if (mlirBlockGetArgument(block, i).ptr == argument.address())
-        return true;
-    tracker.destroyed(argument.address()).ignore();
-    return true;
-  });
-}
-
 } // namespace
 
 OpaqueRun::OpaqueRun(ContextState &state, MlirContext context, MlirOperation root, lot::Ref ref, const char *what, Driver driver)
@@ -46,8 +29,6 @@ void OpaqueRun::close() noexcept {
   closed = true;
   currentRun = outer;
   ++state.changes;
-  if (isExact())
-    endLostArguments(context);
   endAllBelow();
 }
 

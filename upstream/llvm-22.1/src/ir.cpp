@@ -414,11 +414,7 @@ PyValue::PyValue(PyOperationRef parentOperation, MlirValue value)
     : parentOperation(std::move(parentOperation)), value(value) {
   if (!mlirValueIsABlockArgument(value))
     return;
-  MlirBlock home = mlirBlockArgumentGetOwner(value);
-  MlirContext context = this->parentOperation->getContext()->get();
-  position = mlirBlockArgumentGetArgNumber(value);
-  block = trackBlock(context, home);
-  argument = trackBlockArgument(context, home, value);
+  argument = trackBlockArgument(this->parentOperation->getContext()->get(), value);
 }
 
 void PyValue::checkValid() const {
@@ -427,26 +423,14 @@ void PyValue::checkValid() const {
       raiseDead(parentOperation.get()->getTrackedRef(), Subject::Value, parentOperation.get()->getName());
     return;
   }
-  lot::Ref dead = block;
-  if (block.isLive()) {
-    dead = argument;
-    // No hook tells of a single argument that C++ code takes away from a living block.
-    MlirBlock home = {const_cast<void *>(block.address())};
-    intptr_t count = mlirBlockGetNumArguments(home);
-    if (position < count && mlirBlockGetArgument(home, position).ptr == value.ptr && argument.isLive())
-      return;
-    for (position = 0; position < count; ++position)
-      if (mlirBlockGetArgument(home, position).ptr == value.ptr && argument.isLive())
-        return;
-    tracker.destroyed(argument.address()).ignore();
-  }
-  raiseDead(dead, Subject::BlockArgument, parentOperation.get()->getName());
+  if (!argument.isLive())
+    raiseDead(argument, Subject::BlockArgument, parentOperation.get()->getName());
 }
 
 PyOperationRef &PyValue::getParentOperation() {
   checkValid();
   if (isArgument()) {
-    MlirBlock home = {const_cast<void *>(block.address())};
+    MlirBlock home = mlirBlockArgumentGetOwner(value);
     MlirOperation owner = mlirBlockGetParentOperation(home);
     if (owner.ptr != parentOperation->getAddress() || !parentOperation->isLive())
       parentOperation = ownerOf(getContext(), home);

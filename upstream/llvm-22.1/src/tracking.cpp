@@ -90,41 +90,28 @@ void require(lot::Status status) {
     throw std::runtime_error(std::string("the live object tracker failed: ") + lot::Status::message());
 }
 
-// ---- Where an object is. Only structural mode needs to know.
-
-const void *const kNowhere[1] = {nullptr};
-
-class Place {
-public:
-  explicit Place(MlirBlock block) { add(block); }
-  explicit Place(MlirOperation operation) { add(mlirOperationGetBlock(operation)); }
-  static Place above(MlirBlock block) {
-    Place place;
-    place.add(mlirBlockGetParentOperation(block));
-    return place;
+/// Tracks an object. In exact mode nobody needs to know where it is, but for an argument's block: it ends
+/// with that.
+void start(bool isNew, const lot_mlir_c_object &object, Tracked &out) {
+  lot_ref ref = {nullptr, 0};
+  lot_status status;
+  if (isExact()) {
+    lot_description description = {};
+    description.object = object.address;
+    description.scope = lot_mlir_c_scope(object.context);
+    description.kind = object.kind;
+    if (object.kind == LOT_MLIR_BLOCK_ARGUMENT) {
+      description.ancestors = &object.block.ptr;
+      description.ancestor_count = 1;
+    }
+    status = isNew ? lot_create(tracker.raw(), &description, &ref) : lot_track(tracker.raw(), &description, &ref, &out.user);
+  } else {
+    status = isNew ? lot_mlir_c_create(tracker.raw(), object, nullptr, &ref)
+                   : lot_mlir_c_track(tracker.raw(), object, nullptr, &ref, &out.user);
   }
-  lot::Ancestors get() const {
-    return chain.empty() ? lot::Ancestors(kNowhere, 0) : lot::Ancestors(chain.data(), chain.size());
-  }
-
-private:
-  Place() = default;
-  void add(MlirBlock block) {
-    if (mlirBlockIsNull(block))
-      return;
-    chain.push_back(block.ptr);
-    add(mlirBlockGetParentOperation(block));
-  }
-  void add(MlirOperation operation) {
-    if (mlirOperationIsNull(operation))
-      return;
-    chain.push_back(operation.ptr);
-    add(mlirOperationGetBlock(operation));
-  }
-  std::vector<const void *> chain;
-};
-
-std::uint64_t scopeOf(MlirContext context) { return reinterpret_cast<std::uint64_t>(context.ptr); }
+  require(status);
+  out.ref = ref;
+}
 
 } // namespace
 
@@ -132,51 +119,36 @@ std::uint64_t scopeOf(MlirContext context) { return reinterpret_cast<std::uint64
 
 Tracked trackOperation(MlirContext context, MlirOperation operation) {
   Tracked tracked = {};
-  if (isExact())
-    require(tracker.track(operation.ptr, scopeOf(context), LOT_MLIR_OPERATION, lot::Ancestors(), nullptr, tracked.ref, &tracked.user));
-  else
-    require(tracker.track(operation.ptr, scopeOf(context), LOT_MLIR_OPERATION, Place(operation).get(), nullptr, tracked.ref, &tracked.user));
+  start(false, {operation.ptr, context, isExact() ? MlirBlock{nullptr} : mlirOperationGetBlock(operation), {nullptr}, LOT_MLIR_OPERATION}, tracked);
   return tracked;
 }
 
 lot::Ref trackNewOperation(MlirContext context, MlirOperation operation) {
-  lot::Ref ref;
-  if (isExact())
-    require(tracker.create(operation.ptr, scopeOf(context), LOT_MLIR_OPERATION, lot::Ancestors(), nullptr, ref));
-  else
-    require(tracker.create(operation.ptr, scopeOf(context), LOT_MLIR_OPERATION, Place(operation).get(), nullptr, ref));
-  return ref;
+  Tracked tracked = {};
+  start(true, {operation.ptr, context, mlirOperationGetBlock(operation), {nullptr}, LOT_MLIR_OPERATION}, tracked);
+  return tracked.ref;
 }
 
 lot::Ref trackBlock(MlirContext context, MlirBlock block) {
-  lot::Ref ref;
-  if (isExact())
-    require(tracker.track(block.ptr, scopeOf(context), LOT_MLIR_BLOCK, lot::Ancestors(), nullptr, ref));
-  else
-    require(tracker.track(block.ptr, scopeOf(context), LOT_MLIR_BLOCK, Place::above(block).get(), nullptr, ref));
-  return ref;
+  Tracked tracked = {};
+  start(false, lot_mlir_c_block(context, block), tracked);
+  return tracked.ref;
 }
 
-lot::Ref trackBlockArgument(MlirContext context, MlirBlock block, MlirValue argument) {
-  lot::Ref ref;
-  if (isExact()) {
-    // In exact mode too: an argument ends with the block that it is reported to be in.
-    const void *const place[1] = {block.ptr};
-    require(tracker.track(argument.ptr, scopeOf(context), LOT_MLIR_BLOCK_ARGUMENT, place, nullptr, ref));
-  } else {
-    require(tracker.track(argument.ptr, scopeOf(context), LOT_MLIR_BLOCK_ARGUMENT, Place(block).get(), nullptr, ref));
-  }
-  return ref;
+lot::Ref trackBlockArgument(MlirContext context, MlirValue argument) {
+  Tracked tracked = {};
+  start(false, lot_mlir_c_block_argument(context, argument), tracked);
+  return tracked.ref;
 }
 
 void noteMoved(MlirOperation operation) {
   if (!isExact())
-    tracker.move(operation.ptr, Place(operation).get()).ignore();
+    require(lot_mlir_c_moved(tracker.raw(), lot_mlir_c_operation(operation)));
 }
 
-void noteMoved(MlirBlock block) {
+void noteMoved(MlirContext context, MlirBlock block) {
   if (!isExact())
-    tracker.move(block.ptr, Place::above(block).get()).ignore();
+    require(lot_mlir_c_moved(tracker.raw(), lot_mlir_c_block(context, block)));
 }
 
 // ---- Exceptions.
@@ -299,7 +271,7 @@ void endContext(ContextState &state, MlirContext context) noexcept {
         nullptr, MlirWalkPreOrder);
   }
   sweepOrphans(state);
-  tracker.clearScope(scopeOf(context)).ignore();
+  tracker.clearScope(lot_mlir_c_scope(context)).ignore();
 }
 
 // ---- Checks.

@@ -24,8 +24,10 @@ class LOT_PYTHON_API OpaqueRun {
 public:
   enum class Driver { None, Greedy, Walk };
 
-  OpaqueRun(ContextState &state, MlirContext context, MlirOperation root, lot::Ref ref, const char *what,
-            Driver driver = Driver::None);
+  /// `root`: a PyOperation, which the caller keeps alive; `what` has to be a literal.
+  template <typename Operation>
+  OpaqueRun(Operation &root, const char *what, Driver driver = Driver::None)
+      : OpaqueRun(root.getState(), root.getContext()->get(), root.get(), root.getTrackedRef(), what, driver) {}
   OpaqueRun(const OpaqueRun &) = delete;
   OpaqueRun &operator=(const OpaqueRun &) = delete;
   ~OpaqueRun();
@@ -48,6 +50,7 @@ public:
 
 private:
   friend class WritableScope;
+  OpaqueRun(ContextState &state, MlirContext context, MlirOperation root, lot::Ref ref, const char *what, Driver driver);
   void close() noexcept;
   void endAllBelow() noexcept;
 

@@ -24,7 +24,10 @@ namespace lot_python {
 
 // ---- The tracker. There is one, for the life of the process.
 
-extern LOT_PYTHON_API lot::Tracker tracker;
+// It is in the library that all extension modules share, and so is the tracker's code: a module calls what
+// is declared here with LOT_PYTHON_API, never a function of the tracker.
+
+extern lot::Tracker tracker;
 
 /// Whether every end is reported by the load hooks (R10). Otherwise the binding reports what it does, and
 /// where an object is ("structural mode").
@@ -48,11 +51,11 @@ Tracked trackOperation(MlirContext context, MlirOperation operation);
 /// The same for an operation that was just made: what else was tracked at its address has ended unseen.
 lot::Ref trackNewOperation(MlirContext context, MlirOperation operation);
 lot::Ref trackBlock(MlirContext context, MlirBlock block);
-lot::Ref trackBlockArgument(MlirContext context, MlirBlock block, MlirValue argument);
+lot::Ref trackBlockArgument(MlirContext context, MlirValue argument);
 
 /// The binding has put an operation or block somewhere else, or has taken it out (structural mode).
-LOT_PYTHON_API void noteMoved(MlirOperation operation);
-LOT_PYTHON_API void noteMoved(MlirBlock block);
+void noteMoved(MlirOperation operation);
+void noteMoved(MlirContext context, MlirBlock block);
 
 // ---- Exceptions.
 
