@@ -42,8 +42,7 @@ step() { # NAME FUNCTION
 }
 
 formatting() {
-  cargo fmt --all --check
-  rustfmt --edition 2024 --check tests/consumers/other_rust/src/lib.rs
+  git ls-files -z '*.rs' | xargs -0 rustfmt --edition 2024 --check
 }
 
 lints() {
@@ -71,6 +70,10 @@ cpp_tests() {
   ctest --test-dir build/cmake --parallel 2 --output-on-failure --output-junit "$results/cpp.xml"
 }
 
+instruction_counts() {
+  python3 tools/bench/check_instructions.py --junit "$results/instructions.xml"
+}
+
 build_bindings() {
   tools/build.sh bindings
 }
@@ -90,7 +93,7 @@ demo() {
 
 reports=(
   "$results/rust.xml" "$results/rust-documentation.txt" "$results/cpp.xml"
-  "$results/python-exact.xml" "$results/python-structural.xml"
+  "$results/instructions.xml" "$results/python-exact.xml" "$results/python-structural.xml"
 )
 
 step 'rustfmt' formatting
@@ -99,6 +102,7 @@ step 'Rust tests, stale headers' rust_tests
 step 'Rust documentation tests' documentation_tests
 step 'C and C++: building library and tests' build_cpp_tests
 step 'C and C++: rules, headers, MLIR, consumers, valgrind' cpp_tests
+step 'Cost of the hottest paths' instruction_counts
 step 'Python bindings: building' build_bindings
 step 'Python tests' python_tests
 step 'Python tests without an exact source' python_tests_in_structural_mode
