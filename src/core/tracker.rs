@@ -105,6 +105,7 @@ pub struct Tracker {
     id: u64,
 }
 
+#[inline]
 fn inner_of(id: u64) -> Option<&'static Inner> {
     let inner = TRACKERS[id as usize % MAX_TRACKERS].load(Ordering::Acquire);
     // SAFETY: entries are null or point to an `Inner` that was leaked for good.
@@ -453,6 +454,13 @@ impl Tracker {
         }
     }
 
+    /// Whether the tracker certainly has nothing at an address: then a hook has nothing to do. Nearly all reports
+    /// of destructions are of such addresses.
+    #[inline]
+    pub(crate) fn lacks(self, object: usize) -> bool {
+        inner_of(self.id).is_some_and(|inner| !inner.may_have(object))
+    }
+
     /// A hook that ends things at or below `object`.
     #[inline]
     fn end_at(
@@ -461,8 +469,7 @@ impl Tracker {
         end: impl FnOnce(&'static Inner, &mut Stripe, Node, &mut Notice),
     ) -> Result<(), Error> {
         let inner = self.inner()?;
-        // Nearly all reports are of objects that nobody tracks.
-        if inner.busy.load(Ordering::Acquire) == 0 || !inner.index.may_contain(object) {
+        if !inner.may_have(object) {
             return Ok(());
         }
         let mut notice = Notice::new(inner);
@@ -502,6 +509,7 @@ impl Tracker {
 
     /// The memory of exactly `object` goes away now (R7). Costs a load and a branch when the tracker is
     /// empty.
+    #[inline]
     pub fn destroy(self, object: usize) -> Result<(), Error> {
         self.destroy_with(object, 0)
     }
@@ -677,6 +685,11 @@ impl Inner {
 
     fn is_exact(&self) -> bool {
         self.exact_sources.load(Ordering::Acquire) != 0
+    }
+
+    #[inline]
+    fn may_have(&self, object: usize) -> bool {
+        self.busy.load(Ordering::Acquire) != 0 && self.index.may_contain(object)
     }
 }
 

@@ -328,6 +328,21 @@ fn check_object(object: *const c_void) -> Result<usize, Error> {
     }
 }
 
+/// A hook that ends something at or below an object.
+#[inline]
+fn hook(
+    tracker: lot_tracker,
+    object: *const c_void,
+    end: impl FnOnce(Tracker, usize) -> Result<(), Error>,
+) -> lot_status {
+    let tracker = Tracker::from(tracker);
+    // Before anything that costs: mostly there is nothing to do.
+    if !object.is_null() && tracker.lacks(object as usize) {
+        return LOT_OK;
+    }
+    guard(|| end(tracker, check_object(object)?))
+}
+
 // The library -------------------------------------------------------------------------------------------
 
 /// The `LOT_ABI_VERSION` of the library that is loaded; compare it with the header's. Any thread.
@@ -592,21 +607,21 @@ pub extern "C" fn lot_set_user(r#ref: lot_ref, user: *mut c_void) -> lot_status 
 /// moves that nobody reported may have taken it elsewhere.
 #[unsafe(no_mangle)]
 pub extern "C" fn lot_erase(tracker: lot_tracker, object: *const c_void) -> lot_status {
-    guard(|| Tracker::from(tracker).erase(check_object(object)?))
+    hook(tracker, object, Tracker::erase)
 }
 
 /// `object` is destroyed as the parent of what is below it. As `lot_erase`, but the cause on record for
 /// `object` itself is `LOT_CAUSE_DESTROYED`.
 #[unsafe(no_mangle)]
 pub extern "C" fn lot_parent_destroy(tracker: lot_tracker, object: *const c_void) -> lot_status {
-    guard(|| Tracker::from(tracker).parent_destroy(check_object(object)?))
+    hook(tracker, object, Tracker::parent_destroy)
 }
 
 /// The memory of exactly `object` goes away now: the hook of a source that reports each object. What is below
 /// it moves up to its parent. Costs next to nothing for an address that nobody tracks.
 #[unsafe(no_mangle)]
 pub extern "C" fn lot_destroy(tracker: lot_tracker, object: *const c_void) -> lot_status {
-    guard(|| Tracker::from(tracker).destroy(check_object(object)?))
+    hook(tracker, object, Tracker::destroy)
 }
 
 /// As `lot_destroy`, together with those direct children of `object` whose kind is in `kinds` (bit k is kind
@@ -617,7 +632,7 @@ pub extern "C" fn lot_destroy_with(
     object: *const c_void,
     kinds: u32,
 ) -> lot_status {
-    guard(|| Tracker::from(tracker).destroy_with(check_object(object)?, kinds))
+    hook(tracker, object, |tracker, object| tracker.destroy_with(object, kinds))
 }
 
 /// `object` has new ancestors, nearest first and complete up to the outermost, and takes all below it along.
