@@ -52,28 +52,29 @@ pub(super) fn install(
     symbol: usize,
     self_test: &mut dyn FnMut(Tracker) -> bool,
 ) -> Result<(), Failure> {
-    let plan =
-        plan_for(|snapshot| {
-            snapshot.objects.iter().position(|object| object.contains(symbol)).ok_or_else(|| {
-            "the given address is in no loaded library: it has to be one of a function or a \
-             variable of the MLIR library"
+    let plan = plan_for(|snapshot| {
+        let mut objects = snapshot.objects.iter();
+        let place = objects.position(|object| object.contains(symbol));
+        place.ok_or_else(|| {
+            "the given address is in no loaded library: it has to be that of a function or a \
+             variable in the MLIR library"
                 .to_owned()
         })
-        })?;
+    })?;
     let index = instance_for(&plan)?;
     let subscribers = &INSTANCES[index].subscribers;
     if subscribers.contains(tracker) {
-        return Ok(apply(index, &plan)?);
+        return Ok(());
     }
     super::with_trial(|trial| {
         super::enter_and_attach(subscribers, trial)?;
-        let outcome = apply(index, &plan)
-            .and_then(|()| super::run(self_test, trial))
+        let outcome = cover(index, plan)
+            .and_then(|plan| super::run(self_test, trial).map(|()| plan))
             // Once more: a thread that was just looking up the function for its first call may have
             // put the original back.
-            .and_then(|()| apply(index, &plan))
+            .and_then(|plan| cover(index, plan))
             .map_err(Failure::Reason)
-            .and_then(|()| promote(index, trial, tracker));
+            .and_then(|_| promote(index, trial, tracker));
         detach(index, trial);
         outcome
     })
@@ -102,15 +103,7 @@ pub(super) fn refresh(tracker: Tracker) -> Result<(), (Reason, Vec<Tracker>)> {
         {
             continue;
         }
-        let library = identity_of(index);
-        let found = plan_for(|snapshot| {
-            let place = snapshot
-                .objects
-                .iter()
-                .position(|object| object.identity == library);
-            place.ok_or_else(|| format!("{} is no longer loaded", library.label()))
-        });
-        if let Err(reason) = found.and_then(|plan| apply(index, &plan)) {
+        if let Err(reason) = plan_of(index).and_then(|plan| cover(index, plan)) {
             let affected: Vec<Tracker> = instance.subscribers.all().collect();
             affected.iter().for_each(|tracker| detach(index, *tracker));
             return Err((reason, affected));
@@ -119,9 +112,28 @@ pub(super) fn refresh(tracker: Tracker) -> Result<(), (Reason, Vec<Tracker>)> {
     Ok(())
 }
 
-fn identity_of(index: usize) -> Identity {
-    let _pass = Gate::enter();
-    LIBRARIES.lock()[index].identity.clone()
+/// Does what the plan says, and gives it back. Calls and installations on other threads change slots
+/// at any time, so that it may take a new plan: which also finds out if it was a stranger.
+fn cover(index: usize, mut plan: Plan) -> Result<Plan, Reason> {
+    for _ in 0..100 {
+        if apply(index, &plan).is_ok() {
+            break;
+        }
+        plan = plan_of(index)?;
+    }
+    apply(index, &plan).map(|()| plan)
+}
+
+/// A new plan for a library that is known.
+fn plan_of(index: usize) -> Result<Plan, Reason> {
+    let pass = Gate::enter();
+    let library = LIBRARIES.lock()[index].identity.clone();
+    drop(pass);
+    plan_for(|snapshot| {
+        let mut objects = snapshot.objects.iter();
+        let place = objects.position(|object| object.identity == library);
+        place.ok_or_else(|| format!("{} is no longer loaded", library.label()))
+    })
 }
 
 /// How many slots lead to hooks that report to `tracker`, and how many objects they are in.
