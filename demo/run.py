@@ -83,10 +83,7 @@ def source_of_events(python):
     status = json.loads(subprocess.check_output([python, "-c", script], text=True))
     text = f"Our bindings hear of ended operations by: {status['source']}"
     if status["exact"]:
-        text += (
-            f", {status['slots_patched']} slots in {status['libraries_patched']} libraries. "
-            "Each end is seen, whoever causes it."
-        )
+        text += f" ({status['slots_patched']} table slots). Each end is seen, whoever causes it."
     if status["reason"]:
         text += f" ({status['reason']})"
     return text
