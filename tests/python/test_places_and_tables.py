@@ -1,0 +1,383 @@
+# Insertion points, symbol tables, capsules, and the stack of entered contexts.
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+import gc
+
+import pytest
+
+from mlir import ir
+from mlir.dialects import arith, func, smt
+from mlir.passmanager import PassManager
+
+from refs import EXACT, dead, in_child, names, refused, settle, survives
+
+PAIR = "module { func.func private @f(%a: i32) -> i32 { %0 = arith.addi %a, %a : i32 return %0 : i32 } func.func @g() { return } }"
+
+
+def body(module, index=0):
+    return module.body.operations[index].regions[0].blocks[0]
+
+
+def build(ip):
+    with ip.block.owner.context, ir.Location.unknown():
+        return ir.Operation.create("test.new", ip=ip)
+
+
+# ---- Insertion points.
+
+
+def test_anchor_that_was_erased(ctx):
+    module = ir.Module.parse(PAIR, ctx)
+    block = body(module, 1)
+    with ctx, ir.Location.unknown(), ir.InsertionPoint.at_block_begin(block):
+        anchor = ir.Operation.create("test.anchor")
+    ip = ir.InsertionPoint(anchor)
+    anchor.erase()
+    settle(ctx)
+    loose = ir.Operation.create("test.op", loc=ir.Location.unknown(ctx), ip=False)
+    for use in (lambda: ip.block, lambda: ip.ref_operation.name, lambda: ip.insert(loose), lambda: ip.__enter__()):
+        dead(use, "'test.anchor'")
+    assert names(block) == ["func.return"] and not loose.attached
+
+
+def test_anchor_that_moved_is_followed(ctx):
+    module = ir.Module.parse(PAIR, ctx)
+    anchor = ir.Operation.create("test.anchor", loc=ir.Location.unknown(ctx), ip=ir.InsertionPoint.at_block_begin(body(module, 0)))
+    ip = ir.InsertionPoint(anchor)
+    anchor.move_before(body(module, 1).operations[0])
+    build(ip)
+    assert ip.block == body(module, 1)
+    assert names(body(module, 1)) == ["test.new", "test.anchor", "func.return"]
+    anchor.detach_from_parent()
+    refused(lambda: ip.block)
+    loose = ir.Operation.create("test.op", loc=ir.Location.unknown(ctx), ip=False)
+    refused(lambda: ip.insert(loose))
+
+
+def test_points_in_a_dead_block(ctx):
+    module = ir.Module.parse(PAIR, ctx)
+    block = body(module)
+    points = [ir.InsertionPoint.at_block_begin(block), ir.InsertionPoint.at_block_terminator(block), ir.InsertionPoint.after(block.operations[0]),
+              ir.InsertionPoint(module.body.operations[0].regions[0].blocks.append())]
+    loose = ir.Operation.create("test.op", loc=ir.Location.unknown(ctx), ip=False)
+    module.body.operations[0].erase()
+    settle(ctx)
+    for ip in points:
+        dead(lambda: ip.block)
+        dead(lambda: ip.insert(loose))
+
+
+def test_point_on_the_stack_that_ends(ctx):
+    module = ir.Module.parse(PAIR, ctx)
+    with ctx, ir.Location.unknown():
+        with ir.InsertionPoint.at_block_begin(body(module)):
+            module.body.operations[0].erase()
+            settle(ctx)
+            dead(lambda: ir.Operation.create("test.op"))
+            dead(lambda: arith.ConstantOp(ir.IntegerType.get_signless(32), 1))
+            with ir.InsertionPoint.at_block_begin(body(module)):
+                ir.Operation.create("test.op")
+    assert names(body(module)) == ["test.op", "func.return"]
+
+
+def test_inserting_what_is_attached_or_dead(ctx):
+    module = ir.Module.parse(PAIR, ctx)
+    ip = ir.InsertionPoint.at_block_begin(body(module, 1))
+    op = body(module).operations[0]
+    with pytest.raises(ValueError):
+        ip.insert(op)
+    gone = ir.Operation.create("test.op", loc=ir.Location.unknown(ctx), ip=False)
+    gone.erase()
+    dead(lambda: ip.insert(gone))
+
+
+# ---- Symbol tables.
+
+
+def name(op):
+    return ir.StringAttr(op.attributes["sym_name"]).value
+
+
+def missing(table, symbol):
+    with pytest.raises(KeyError):
+        table[symbol]
+    assert symbol not in table
+
+
+def test_symbol_erased_behind_the_tables_back(ctx):
+    module = ir.Module.parse(PAIR, ctx)
+    table = ir.SymbolTable(module.operation)
+    f = table["f"]
+    module.body.operations[0].erase()
+    settle(ctx)
+    missing(table, "f")
+    dead(lambda: name(f))
+    assert name(table["g"]) == "g"
+    module.body.operations[0].operation.detach_from_parent()
+    missing(table, "g")
+
+
+def test_symbol_that_a_pass_removes(ctx):
+    module = ir.Module.parse(PAIR, ctx)
+    table = ir.SymbolTable(module.operation)
+    f, g = table["f"], table["g"]
+    PassManager.parse("builtin.module(symbol-dce)", ctx).run(module.operation)
+    settle(ctx)
+    missing(table, "f")
+    dead(lambda: name(f))
+    survives(lambda: name(g), "g")
+    assert name(table["g"]) == "g"
+
+
+def test_erase_and_del(ctx):
+    module = ir.Module.parse(PAIR, ctx)
+    table = ir.SymbolTable(module.operation)
+    f, inner = module.body.operations[0], body(module).operations[0]
+    table.erase(table["f"])
+    dead(lambda: name(f), "'func.func'", "erased")
+    dead(lambda: inner.operation.name)
+    g = module.body.operations[0]
+    del table["g"]
+    dead(lambda: name(g))
+    dead(lambda: table.erase(g))
+    missing(table, "g")
+    with pytest.raises(KeyError):
+        del table["g"]
+    assert len(module.body.operations) == 0
+
+
+def test_erasing_what_is_not_in_the_table(ctx):
+    module, other = ir.Module.parse(PAIR, ctx), ir.Module.parse(PAIR, ctx)
+    table = ir.SymbolTable(module.operation)
+    refused(lambda: table.erase(other.body.operations[0]), "not in this symbol table")
+    refused(lambda: table.erase(body(module).operations[0]))
+    refused(lambda: table.erase(module.operation))
+    assert len(other.body.operations) == 2
+
+
+def test_symbol_in_use_cannot_be_erased(ctx):
+    module = ir.Module.parse('module { "test.sym"() ({ %0 = "test.inner"() : () -> i32 }) {sym_name = "s"} : () -> () }', ctx)
+    table = ir.SymbolTable(module.operation)
+    value = module.body.operations[0].regions[0].blocks[0].operations[0].results[0]
+    with ctx, ir.Location.unknown(), ir.InsertionPoint(module.body):
+        ir.Operation.create("test.user", operands=[value])
+    symbol = module.body.operations[0]
+    refused(lambda: table.erase(symbol), "'test.user'")
+    assert str(value.type) == "i32"
+
+
+def test_insert(ctx):
+    module = ir.Module.parse(PAIR, ctx)
+    table = ir.SymbolTable(module.operation)
+    with ctx:
+        loose = ir.Operation.parse("func.func private @f(f32)")
+    new = ir.StringAttr(table.insert(loose)).value
+    assert new != "f" and table[new] == loose and loose.operation.attached
+    del loose
+    settle(ctx)
+    assert name(table[new]) == new and len(module.body.operations) == 3
+    other = ir.Module.parse(PAIR, ctx)
+    refused(lambda: table.insert(other.body.operations[0]))
+    named = ir.Module.parse('module @me { module @inner {} }', ctx)
+    refused(lambda: ir.SymbolTable(named.body.operations[0]).insert(named.operation))
+    loose = named.operation.clone(ip=False)
+    refused(lambda: ir.SymbolTable(loose.regions[0].blocks[0].operations[0]).insert(loose))
+
+
+def test_renamed_symbol(ctx):
+    module = ir.Module.parse(PAIR, ctx)
+    table = ir.SymbolTable(module.operation)
+    f = table["f"]
+    ir.SymbolTable.set_symbol_name(f, "h")
+    assert table["h"] == f
+    missing(table, "f")
+    f.attributes["sym_name"] = ir.StringAttr.get("i", ctx)
+    missing(table, "h")
+
+
+def test_table_of_a_dead_operation(ctx):
+    module = ir.Module.parse("module { module @inner { func.func private @f() } }", ctx)
+    inner = module.body.operations[0]
+    table = ir.SymbolTable(inner)
+    symbol = table["f"]
+    module.body.operations[0].erase()
+    settle(ctx)
+    for use in (lambda: table["f"], lambda: "f" in table, lambda: table.erase(symbol), lambda: table.__delitem__("f")):
+        dead(use)
+
+
+def test_walk_symbol_tables_that_are_erased(ctx):
+    module = ir.Module.parse("module { module @a { module @b {} } module @c {} }", ctx)
+    seen = []
+
+    def callback(op, visible):
+        seen.append(op.attributes["sym_name"] if "sym_name" in op.attributes else None)
+        for inner in list(module.body.operations):
+            inner.erase()
+
+    ir.SymbolTable.walk_symbol_tables(module.operation, True, callback)
+    assert len(seen) == 2  # the first one, and the module itself: the others had ended
+
+    def broken(op, visible):
+        raise KeyError("mine")
+
+    with pytest.raises(RuntimeError, match="Exception raised in callback"):
+        ir.SymbolTable.walk_symbol_tables(module.operation, True, broken)
+
+
+# ---- Walks.
+
+
+def test_walk_that_erases(ctx):
+    for order in (ir.WalkOrder.PRE_ORDER, ir.WalkOrder.POST_ORDER):
+        module = ir.Module.parse(PAIR, ctx)
+        seen = []
+
+        def erase_functions(op):
+            seen.append(op.name)
+            if op.name == "func.func":
+                op.erase()
+            return ir.WalkResult.ADVANCE
+
+        module.operation.walk(erase_functions, order)
+        settle(ctx)
+        assert seen.count("func.func") == 2 and len(module.body.operations) == 0
+        assert ("arith.addi" in seen) == (order == ir.WalkOrder.POST_ORDER)
+
+
+def test_walk_that_erases_the_next(ctx):
+    module = ir.Module.parse(PAIR, ctx)
+    seen = []
+
+    def callback(op):
+        seen.append(op.name)
+        if op.name == "arith.addi":
+            module.body.operations[1].erase()
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(callback)
+    assert seen == ["arith.addi", "func.return", "func.func", "builtin.module"]
+
+
+def test_walk_results_and_errors(ctx):
+    module = ir.Module.parse(PAIR, ctx)
+    seen = []
+
+    def skip(op):
+        seen.append(op.name)
+        return ir.WalkResult.SKIP if op.name == "func.func" else ir.WalkResult.ADVANCE
+
+    module.operation.walk(skip, ir.WalkOrder.PRE_ORDER)
+    assert seen == ["builtin.module", "func.func", "func.func"]
+    seen.clear()
+
+    def stop(op):
+        seen.append(op.name)
+        return ir.WalkResult.INTERRUPT
+
+    module.operation.walk(stop)
+    assert seen == ["arith.addi"]
+
+    def broken(op):
+        raise KeyError("mine")
+
+    with pytest.raises(RuntimeError, match="Exception raised in callback") as caught:
+        module.operation.walk(broken)
+    assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(Exception):
+        module.operation.walk(lambda op: "nonsense")
+
+
+# ---- Capsules, and parameters that are typed as one.
+
+
+def test_capsule_of_a_dead_operation_stays_dead(ctx):
+    module = ir.Module.parse(PAIR, ctx)
+    op = body(module).operations[1].operation
+    value = body(module).operations[0].results[0]
+    capsules = [(ir.Operation, op._CAPIPtr), (ir.Operation, op.opview._CAPIPtr), (ir.Value, value._CAPIPtr), (ir.Value, body(module).arguments[0]._CAPIPtr)]
+    assert ir.Operation._CAPICreate(capsules[0][1]) is op
+    module.body.operations[0].erase()
+    with ctx, ir.Location.unknown(), ir.InsertionPoint.at_block_begin(body(module)):
+        for _ in range(50):
+            ir.Operation.create("test.op")
+    for cls, capsule in capsules:
+        dead(lambda: cls._CAPICreate(capsule))
+
+
+def test_capsule_keeps_a_detached_operation(ctx):
+    capsule = ir.Operation.create("test.op", loc=ir.Location.unknown(ctx), ip=False)._CAPIPtr
+    settle(ctx)
+    assert ir.Operation._CAPICreate(capsule).name == "test.op"
+    del capsule
+    settle(ctx)
+    assert ctx._get_live_operation_count() == 0
+
+
+def test_wrong_capsule(ctx):
+    module = ir.Module.parse(PAIR, ctx)
+    for cls in (ir.Operation, ir.Value, ir.Module):
+        with pytest.raises(ValueError):
+            cls._CAPICreate(ctx._CAPIPtr)
+    assert ir.Context._CAPICreate(ctx._CAPIPtr) is ctx
+    assert module.operation.name == "builtin.module"
+
+
+def test_dead_object_as_a_typed_parameter(ctx):
+    module = ir.Module.parse(PAIR, ctx)
+    op, value = body(module).operations[1].operation, body(module).operations[0].results[0]
+    capsule = op._CAPIPtr
+    module.body.operations[0].erase()
+    settle(ctx)
+    dead(lambda: smt.export_smtlib(op))
+    dead(lambda: ir._lot_check_capsule(capsule)) if hasattr(ir, "_lot_check_capsule") else None
+    cleared = ir.Module.parse(PAIR, ctx)
+    cleared._clear_mlir_module()
+    dead(lambda: smt.export_smtlib(cleared))
+    with pytest.raises(TypeError):
+        smt.export_smtlib("nonsense")
+
+
+# ---- The stack of entered contexts.
+
+
+def test_thread_that_ends_inside(ctx):
+    status, output = in_child("""
+import threading
+from mlir import ir
+made = []
+def work():
+    ctx = ir.Context(); ctx.__enter__(); ir.Location.unknown().__enter__()
+    module = ir.Module.parse("module { func.func private @f() }"); ir.InsertionPoint(module.body).__enter__()
+    made.append(module)
+for _ in range(20):
+    t = threading.Thread(target=work); t.start(); t.join()
+made.clear()
+import gc; gc.collect()
+print("contexts", ir.Context._get_live_count())
+""")
+    assert status == 0, output
+    assert "contexts 0" in output
+
+
+def test_exit_inside():
+    status, output = in_child("""
+from mlir import ir
+ctx = ir.Context(); ctx.__enter__(); ir.Location.unknown().__enter__()
+module = ir.Module.parse("module { func.func private @f() }")
+ir.InsertionPoint(module.body).__enter__()
+held = list(module.body.operations); loose = ir.Operation.parse("func.func private @g()")
+capsule = loose._CAPIPtr; iterator = iter(module.body); table = ir.SymbolTable(module.operation)
+dead = module.body.operations[0]; module.body.operations[0].erase()
+import atexit; atexit.register(lambda: print("bye", loose))
+""")
+    assert status == 0, output
+
+
+def test_unbalanced_exit(ctx):
+    with pytest.raises(RuntimeError):
+        ctx.__exit__(None, None, None)
+    module = ir.Module.parse(PAIR, ctx)
+    ip = ir.InsertionPoint(module.body)
+    with pytest.raises(RuntimeError):
+        ip.__exit__(None, None, None)
