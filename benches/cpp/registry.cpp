@@ -1,7 +1,8 @@
 // What the tracker costs through its C ABI and its C++ face, beside the peers, and how each cost grows with the
 // number of tracked objects, of threads, of ancestors and of children.
 //
-// Names are PART/WHAT/WHO[/ARGUMENT]. One iteration does many jobs; items per second counts the jobs.
+// Names are table/WHAT/WHO/SIZE or CURVE/WHAT/X[/threads:N]. One iteration does many jobs; items per second
+// counts the jobs.
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <atomic>
@@ -248,11 +249,97 @@ void trackReleaseShiboken(State &state) {
   countJobs(state);
 }
 
-void registerAll() {
+// Curves -----------------------------------------------------------------------------------------------
+
+/// One object is tracked below a chain of ancestors that are known, and released.
+void depthLot(State &state) {
+  lot::OwnedTracker tracker("benchmark");
+  std::vector<const void *> ancestors;
+  for (std::int64_t level = 0; level < state.range(0); ++level)
+    ancestors.push_back(object(1000 + level));
+  lot::Ref sibling = track(tracker, object(0), ancestors);
+  for (auto _ : state)
+    check(bool(track(tracker, object(1), ancestors).release()), "release");
+  check(sibling.isLive(), "the sibling is live");
+  countJobs(state, 1);
+}
+
+/// An object that is tracked is met again, with all its ancestors reported.
+void depthAgainLot(State &state) {
+  lot::OwnedTracker tracker("benchmark");
+  std::vector<const void *> ancestors;
+  for (std::int64_t level = 0; level < state.range(0); ++level)
+    ancestors.push_back(object(1000 + level));
+  lot::Ref ref = track(tracker, object(0), ancestors);
+  for (auto _ : state)
+    check(track(tracker, object(0), ancestors) == ref, "it is the same");
+  countJobs(state, 1);
+}
+
+/// A parent of many is erased: the time for each child.
+void fanOutEraseLot(State &state) {
+  lot::OwnedTracker tracker("benchmark");
+  auto children = static_cast<std::size_t>(state.range(0));
+  const void *ancestors[] = {stranger(0)};
+  for (auto _ : state) {
+    for (std::size_t child = 0; child < children; ++child)
+      (void)track(tracker, object(child), ancestors);
+    auto start = std::chrono::steady_clock::now();
+    check(bool(tracker.erase(ancestors[0])), "erase");
+    std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    state.SetIterationTime(took.count());
+  }
+  check(tracker.count() == 0, "all have ended");
+  countJobs(state, children);
+}
+
+/// One child of many comes and goes.
+void fanOutChildLot(State &state) {
+  lot::OwnedTracker tracker("benchmark");
+  const void *ancestors[] = {stranger(0)};
+  for (std::int64_t child = 0; child < state.range(0); ++child)
+    (void)track(tracker, object(child), ancestors);
+  for (auto _ : state) {
+    (void)track(tracker, stranger(1), ancestors);
+    check(bool(tracker.destroyed(stranger(1))), "destroy");
+  }
+  countJobs(state, 1);
+}
+
+void registerCurves() {
+  for (auto [name, run] : {std::pair("size/is_live", checkLot), std::pair("size/find", findLot),
+                           std::pair("size/destroy of a stranger", missLot),
+                           std::pair("size/track and release", trackReleaseLot<false>),
+                           std::pair("size/load and compare", checkFloor)})
+    for (std::int64_t size : {1000, 10'000, 100'000, 1'000'000, 10'000'000})
+      benchmark::RegisterBenchmark(name, run)->Arg(size);
+  for (auto [name, run] :
+       {std::pair("threads/is_live", checkLot), std::pair("threads/find", findLot),
+        std::pair("threads/destroy of a stranger", missLot),
+        std::pair("threads/track and release, a scope each", trackReleaseLot<true>),
+        std::pair("threads/track and release, one scope", trackReleaseLot<false>)})
+    for (int threads : {1, 2, 4, 8})
+      benchmark::RegisterBenchmark(name, run)
+          ->Arg(kUsual)
+          ->Setup(prepare<Population>)
+          ->Threads(threads)
+          ->UseRealTime();
+  for (auto [name, run] : {std::pair("depth/track and release", depthLot),
+                           std::pair("depth/track again", depthAgainLot)})
+    for (std::int64_t depth : {1, 3, 10, 30, 100, 300, 1000})
+      benchmark::RegisterBenchmark(name, run)->Arg(depth);
+  for (std::int64_t children : {1, 10, 100, 1000, 10'000, 100'000, 1'000'000})
+    benchmark::RegisterBenchmark("fan-out/erase of the parent, for each child", fanOutEraseLot)
+        ->Arg(children)
+        ->UseManualTime();
+  for (std::int64_t children : {1, 10, 100, 1000, 10'000, 100'000, 1'000'000})
+    benchmark::RegisterBenchmark("fan-out/one child comes and goes", fanOutChildLot)->Arg(children);
+}
+
+void registerTable() {
   auto add = [](const char *name, void (*run)(State &), std::int64_t size = kUsual) {
     return benchmark::RegisterBenchmark(name, run)->Arg(size);
   };
-  // The table of targets.
   add("table/is_live/lot", checkLot);
   add("table/is_live/floor", checkFloor);
   add("table/find/lot", findLot);
@@ -286,6 +373,7 @@ int main(int argc, char **argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv))
     return 1;
-  registerAll();
+  registerTable();
+  registerCurves();
   benchmark::RunSpecifiedBenchmarks();
 }
