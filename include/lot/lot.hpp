@@ -41,6 +41,37 @@ private:
   lot_status code_;
 };
 
+namespace detail {
+
+/// A slot of the tracker's table, as far as a check reads it.
+struct LiveSlot {
+  std::uintptr_t object;
+  std::uint64_t epoch;
+};
+
+/// lot_is_live without a call: the table's segments are pointers that were moved back by the number of their
+/// first slot; segment 0 has the slots below 256, segment k those from 2^(k+7) on.
+inline bool isLive(lot_ref ref) noexcept {
+#if defined(__GNUC__)
+  static const LiveSlot *const *const table =
+      static_cast<const LiveSlot *const *>(lot_live_table());
+  const std::uint32_t slot = static_cast<std::uint32_t>(ref.epoch);
+  const LiveSlot *segment = __atomic_load_n(&table[24 - __builtin_clz(slot | 255u)], __ATOMIC_ACQUIRE);
+  if (!segment)
+    return false;
+  const LiveSlot *found = reinterpret_cast<const LiveSlot *>(
+      reinterpret_cast<std::uintptr_t>(segment) + std::uintptr_t(slot) * sizeof(LiveSlot));
+  // The object first: see is_live in the tracker's table.rs.
+  return __atomic_load_n(&found->object, __ATOMIC_ACQUIRE) ==
+             reinterpret_cast<std::uintptr_t>(ref.object) &&
+         __atomic_load_n(&found->epoch, __ATOMIC_ACQUIRE) == ref.epoch;
+#else
+  return lot_is_live(ref);
+#endif
+}
+
+} // namespace detail
+
 /// One incarnation of an object: 16 bytes, a value, safe to keep for ever.
 class Ref {
 public:
@@ -49,7 +80,7 @@ public:
   constexpr lot_ref raw() const noexcept { return raw_; }
 
   /// Lock-free, for any bits, on any thread, for ever.
-  bool isLive() const noexcept { return lot_is_live(raw_); }
+  bool isLive() const noexcept { return detail::isLive(raw_); }
   constexpr bool isNull() const noexcept { return raw_.epoch == 0 && raw_.object == nullptr; }
   constexpr std::uint64_t epoch() const noexcept { return raw_.epoch; }
   /// The address, also of a dead ref: only compare it, do not follow it unless `isLive()`.

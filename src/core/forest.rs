@@ -142,7 +142,13 @@ impl Stripe {
 
     #[cold]
     fn add_scope(&mut self, tracker: u64, id: u64) -> Result<u32, Error> {
-        let scope = Scope { tracker, id, roots: NONE, nodes: 0, tracked: [0; KIND_COUNT] };
+        let scope = Scope {
+            tracker,
+            id,
+            roots: NONE,
+            nodes: 0,
+            tracked: [0; KIND_COUNT],
+        };
         let number = match self.free_scopes.pop() {
             Some(number) => {
                 self.scopes[number as usize] = scope;
@@ -157,7 +163,9 @@ impl Stripe {
                 number
             }
         };
-        self.scope_numbers.get_or_insert_default().insert((tracker, id), number);
+        self.scope_numbers
+            .get_or_insert_default()
+            .insert((tracker, id), number);
         self.last_scope = ((tracker, id), number);
         Ok(number)
     }
@@ -173,7 +181,9 @@ impl Stripe {
 
     #[cold]
     fn drop_empty_scope(&mut self) {
-        let Some(number) = self.empty_scope.take() else { return };
+        let Some(number) = self.empty_scope.take() else {
+            return;
+        };
         let scope = &self.scopes[number as usize];
         if scope.nodes != 0 {
             return; // Filled again.
@@ -252,7 +262,8 @@ impl Stripe {
     ) -> Result<(Node, bool), Error> {
         let (slot, is_new) = tracker.index.get_or_insert(object, || {
             let node = self.take_slot(stripe)?;
-            node.cold.set_meta(Meta::new(stripe, scope, 0, State::Anchor));
+            node.cold
+                .set_meta(Meta::new(stripe, scope, 0, State::Anchor));
             set(&node.cold.first_child, NONE);
             node.hot.set_object(object);
             Ok(node.slot)
@@ -275,7 +286,9 @@ impl Stripe {
         tracker.index.remove(node.hot.object());
         self.give_slot_back(node);
         self.scopes[meta.scope() as usize].nodes -= 1;
-        tracker.stripes[meta.stripe() as usize].0.remove_node(tracker, meta.stripe());
+        tracker.stripes[meta.stripe() as usize]
+            .0
+            .remove_node(tracker, meta.stripe());
         self.note_if_empty(meta.scope());
     }
 
@@ -391,7 +404,10 @@ impl Stripe {
         node.cold.user.store(user, Ordering::Relaxed);
         self.scopes[meta.scope() as usize].tracked[kind as usize] += 1;
         tracker.stripes[meta.stripe() as usize].0.count_start(kind);
-        Ref { object: node.hot.object(), epoch: node.hot.publish(node.slot) }
+        Ref {
+            object: node.hot.object(),
+            epoch: node.hot.publish(node.slot),
+        }
     }
 
     /// Replaces an anchor whose slot is used up by one with a slot that is not.
@@ -475,17 +491,36 @@ impl Stripe {
         if !meta.is(State::Tracked) {
             return;
         }
-        let ended = Ref { object: node.hot.object(), epoch: node.hot.end() };
-        let by = if ending.by == ended { Ref::NULL } else { ending.by };
+        let ended = Ref {
+            object: node.hot.object(),
+            epoch: node.hot.end(),
+        };
+        let by = if ending.by == ended {
+            Ref::NULL
+        } else {
+            ending.by
+        };
         let kind = meta.kind();
-        let death = Death { by, time_ns: ending.time_ns, cause, kind };
+        let death = Death {
+            by,
+            time_ns: ending.time_ns,
+            cause,
+            kind,
+        };
         self.quarantine.record(node, ended, death);
         node.cold.set_meta(meta.with(kind, State::Anchor));
         let scope = &mut self.scopes[meta.scope() as usize];
         scope.tracked[kind as usize] -= 1;
-        tracker.stripes[meta.stripe() as usize].0.count_end(kind, cause);
+        tracker.stripes[meta.stripe() as usize]
+            .0
+            .count_end(kind, cause);
         if let Some(ends) = &mut ending.ends {
-            ends.push(End { reference: ended, death, scope: scope.id, user: user_of(node) });
+            ends.push(End {
+                reference: ended,
+                death,
+                scope: scope.id,
+                user: user_of(node),
+            });
         }
     }
 
@@ -571,7 +606,10 @@ impl Stripe {
 
     /// Forgets the scope that is kept empty, if it is a tracker's that ends.
     pub fn forget_scopes_of(&mut self, tracker: u64) {
-        if self.empty_scope.is_some_and(|number| self.scopes[number as usize].tracker == tracker) {
+        if self
+            .empty_scope
+            .is_some_and(|number| self.scopes[number as usize].tracker == tracker)
+        {
             self.drop_empty_scope();
         }
     }
@@ -650,7 +688,10 @@ fn user_of(node: Node) -> usize {
 }
 
 fn live_ref(node: Node) -> Option<Ref> {
-    Some(Ref { object: node.hot.object(), epoch: node.hot.live_epoch()? })
+    Some(Ref {
+        object: node.hot.object(),
+        epoch: node.hot.live_epoch()?,
+    })
 }
 
 /// Visits a list of siblings that starts at `first`, below `top`, in preorder; below a node only if the visit

@@ -140,7 +140,10 @@ impl Index {
         let hash = address.hash();
         let number = self.shard_of(hash);
         let mut shard = self.map.shards()[number].write();
-        if shard.remove_entry(hash, |(known, _)| *known == address).is_some() {
+        if shard
+            .remove_entry(hash, |(known, _)| *known == address)
+            .is_some()
+        {
             let filter = &self.filters[number];
             if filter.count_stale() {
                 // SAFETY: the guard keeps the table as it is while the iterator lives.
@@ -155,7 +158,11 @@ impl Index {
 
     #[cfg(test)]
     pub fn lock_all(&self) -> impl Sized + '_ {
-        self.map.shards().iter().map(|shard| shard.write()).collect::<Vec<_>>()
+        self.map
+            .shards()
+            .iter()
+            .map(|shard| shard.write())
+            .collect::<Vec<_>>()
     }
 
     /// Gives the memory of a map that has become empty back.
@@ -185,7 +192,10 @@ impl Filter {
     const EVERYTHING: usize = 1;
 
     const fn new() -> Self {
-        Self { place: AtomicUsize::new(0), stale: AtomicU32::new(0) }
+        Self {
+            place: AtomicUsize::new(0),
+            stale: AtomicU32::new(0),
+        }
     }
 
     /// The words and the number of bits.
@@ -230,7 +240,11 @@ impl Filter {
     #[inline]
     fn is_crowded(&self, entries: usize) -> bool {
         let (words, log2) = self.bits(Ordering::Relaxed);
-        if words.is_null() { log2 == 0 } else { entries * Self::CROWDED > 1 << log2 }
+        if words.is_null() {
+            log2 == 0
+        } else {
+            entries * Self::CROWDED > 1 << log2
+        }
     }
 
     /// Replaces the bitmap by a larger one with the bits of `hashes`, which are all the shard has. Readers may
@@ -238,7 +252,11 @@ impl Filter {
     #[cold]
     fn grow(&self, hashes: impl Iterator<Item = u64>) {
         let (old, old_log2) = self.bits(Ordering::Relaxed);
-        let log2 = if old.is_null() { Self::FIRST_LOG2 } else { old_log2 + Self::GROWTH_LOG2 };
+        let log2 = if old.is_null() {
+            Self::FIRST_LOG2
+        } else {
+            old_log2 + Self::GROWTH_LOG2
+        };
         let place = match Self::allocate(log2, old) {
             Some(words) => {
                 for hash in hashes {
@@ -343,7 +361,9 @@ mod tests {
             let grows = (bits >> 40) % 4 != if round < 200_000 { 0 } else { 1 };
             let object = at(bits as usize % 60_000);
             if grows || round < 200_000 && bits.is_multiple_of(3) {
-                let (slot, is_new) = index.get_or_insert(object, || Ok::<_, ()>(round + 1)).unwrap();
+                let (slot, is_new) = index
+                    .get_or_insert(object, || Ok::<_, ()>(round + 1))
+                    .unwrap();
                 assert_eq!(is_new, !inside.contains_key(&object));
                 assert_eq!(*inside.entry(object).or_insert(slot), slot);
             } else {
@@ -357,8 +377,13 @@ mod tests {
             assert!(index.may_contain(*object));
         }
         let strangers = (0..100_000).map(|n| at(n + 60_000));
-        let passed = strangers.filter(|object| index.may_contain(*object)).count();
-        assert!(passed < 20_000, "{passed} of 100,000 strangers got past the filter");
+        let passed = strangers
+            .filter(|object| index.may_contain(*object))
+            .count();
+        assert!(
+            passed < 20_000,
+            "{passed} of 100,000 strangers got past the filter"
+        );
     }
 
     #[test]

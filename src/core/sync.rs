@@ -95,7 +95,11 @@ impl Seat {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let is_own = guard_forks() && number < OWN_LANES;
-        let lane = if is_own { number } else { OWN_LANES + number % SHARED_LANES };
+        let lane = if is_own {
+            number
+        } else {
+            OWN_LANES + number % SHARED_LANES
+        };
         self.lane.set(lane + 1);
         lane
     }
@@ -140,7 +144,10 @@ impl Gate {
     fn close() {
         let me = SEAT.with(Seat::thread);
         let closed_by = &GATE.closed_by;
-        while closed_by.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+        while closed_by
+            .compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst)
+            .is_err()
+        {
             std::thread::yield_now();
         }
         fence_everywhere();

@@ -198,6 +198,12 @@ impl Node {
     }
 }
 
+/// The segments of hot halves, for those who do what [`is_live`] does in another language: `lot/lot.hpp` knows
+/// the layout of `Hot`, `FIRST_BITS` and [`segment_of`].
+pub fn hot_segments() -> &'static [AtomicPtr<Hot>; SEGMENTS] {
+    &HOT
+}
+
 /// Whether `(object, epoch)` is live. Any bits may be asked about (R3).
 #[inline]
 pub fn is_live(object: usize, epoch: u64) -> bool {
@@ -343,7 +349,10 @@ mod tests {
     fn meta_survives_packing() {
         for state in [State::Free, State::Anchor, State::Tracked] {
             let meta = Meta::new(31, MAX_SCOPES_PER_STRIPE - 1, 15, state);
-            assert_eq!((meta.stripe(), meta.scope(), meta.kind()), (31, MAX_SCOPES_PER_STRIPE - 1, 15));
+            assert_eq!(
+                (meta.stripe(), meta.scope(), meta.kind()),
+                (31, MAX_SCOPES_PER_STRIPE - 1, 15)
+            );
             assert!(meta.is(state) && meta.with(3, State::Free).is(State::Free));
             assert_eq!(meta.with(3, State::Free).kind(), 3);
         }

@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use super::forest::{self, Conflict, Ending, Entry, STRIPES, Stripe};
 use super::index::Index;
-use super::sync::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Gate, Lock, Ordering, Padded,
-};
+use super::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Gate, Lock, Ordering, Padded};
 use super::table::{self, Node, State, slot_of};
 use crate::{Attribution, Cause, Death, Description, End, Error, KIND_COUNT, Ref, Stats, Visit};
 
@@ -475,7 +473,9 @@ impl Tracker {
         let mut notice = Notice::new(inner);
         {
             let _pass = Gate::enter();
-            self.with_node(inner, object, |stripe, node| end(inner, stripe, node, &mut notice));
+            self.with_node(inner, object, |stripe, node| {
+                end(inner, stripe, node, &mut notice)
+            });
         }
         notice.deliver();
         Ok(())
@@ -704,7 +704,10 @@ fn check_kind(kind: Option<u8>) -> Result<(), Error> {
 
 /// A node as a ref, with epoch 0 if it is not tracked.
 fn reference_of(node: Node) -> Ref {
-    Ref { object: node.hot.object(), epoch: node.hot.live_epoch().unwrap_or(0) }
+    Ref {
+        object: node.hot.object(),
+        epoch: node.hot.live_epoch().unwrap_or(0),
+    }
 }
 
 // Refs ---------------------------------------------------------------------------------------------------
@@ -761,12 +764,18 @@ impl Ref {
         let node = Node::find(slot_of(self.epoch)).ok_or(Error::DEAD_REF)?;
         let user = node.cold.user.load(Ordering::Acquire);
         // Still live after the load, so it was this incarnation's.
-        if self.is_live() { Ok(user) } else { Err(Error::DEAD_REF) }
+        if self.is_live() {
+            Ok(user)
+        } else {
+            Err(Error::DEAD_REF)
+        }
     }
 
     pub fn set_user(self, user: usize) -> Result<(), Error> {
         let _pass = Gate::enter();
-        with_live(self, |_, node, _| node.cold.user.store(user, Ordering::Release))
+        with_live(self, |_, node, _| {
+            node.cold.user.store(user, Ordering::Release)
+        })
     }
 
     /// The nearest tracked ancestor, by the ancestors last reported.
@@ -805,7 +814,12 @@ mod tests {
     use super::*;
 
     fn describe(object: usize, ancestors: Option<&[usize]>) -> Description<'_> {
-        Description { object, scope: 5, ancestors, ..Default::default() }
+        Description {
+            object,
+            scope: 5,
+            ancestors,
+            ..Default::default()
+        }
     }
 
     /// A slot is retired when its generations are used up (tests make do with 100,000), also while its object
@@ -817,7 +831,10 @@ mod tests {
         let mut slots = HashSet::new();
         for round in 0..250_000 {
             let (held, _) = tracker.track(&describe(0x1000, Some(&[]))).unwrap();
-            assert!(epochs.insert(held.epoch), "epoch given out twice in round {round}");
+            assert!(
+                epochs.insert(held.epoch),
+                "epoch given out twice in round {round}"
+            );
             slots.insert(slot_of(held.epoch));
             held.release().unwrap();
         }
@@ -828,7 +845,10 @@ mod tests {
         slots.clear();
         for round in 0..250_000 {
             let (held, _) = tracker.track(&describe(0x1000, None)).unwrap();
-            assert!(epochs.insert(held.epoch), "epoch given out twice in round {round}");
+            assert!(
+                epochs.insert(held.epoch),
+                "epoch given out twice in round {round}"
+            );
             assert!(held.is_live() && child.parent().unwrap() == Some(held));
             slots.insert(slot_of(held.epoch));
             held.release().unwrap();
@@ -847,20 +867,31 @@ mod tests {
         let (live, _) = tracker.track(&describe(0x1000, None)).unwrap();
         let (dead, _) = tracker.track(&describe(0x3000, None)).unwrap();
         tracker.erase(0x3000).unwrap();
-        let stripes: Vec<_> = (0..STRIPES).map(|n| forest::stripe(n as u8).lock()).collect();
+        let stripes: Vec<_> = (0..STRIPES)
+            .map(|n| forest::stripe(n as u8).lock())
+            .collect();
         let serial = NEXT_SERIAL.lock();
         let inner = tracker.inner().unwrap();
         let shards = inner.index.lock_all();
         let (say, answer) = mpsc::channel();
         thread::spawn(move || {
-            let answers = (live.is_live(), dead.is_live(), live.user(), tracker.destroy(0x7777));
+            let answers = (
+                live.is_live(),
+                dead.is_live(),
+                live.user(),
+                tracker.destroy(0x7777),
+            );
             say.send(answers).unwrap();
         });
         let answer = answer.recv_timeout(Duration::from_secs(20));
         drop((stripes, serial, shards));
         let (live_now, dead_now, user, miss) = answer.expect("a check waits for a lock");
         assert!(live_now && !dead_now && user == Ok(0));
-        assert_eq!(miss, Ok(()), "neither does the report of an object that nobody tracks");
+        assert_eq!(
+            miss,
+            Ok(()),
+            "neither does the report of an object that nobody tracks"
+        );
         tracker.destroy_tracker().unwrap();
     }
 }

@@ -10,6 +10,7 @@ use std::slice;
 use std::sync::Arc;
 
 use super::{LAST_MESSAGE, Out, guard};
+use crate::core::table::hot_segments;
 use crate::{
     Attribution, Cause, Death, Description, End, Error, ErrorKind, Format, Ref, Tracker, Visit,
 };
@@ -632,7 +633,9 @@ pub extern "C" fn lot_destroy_with(
     object: *const c_void,
     kinds: u32,
 ) -> lot_status {
-    hook(tracker, object, |tracker, object| tracker.destroy_with(object, kinds))
+    hook(tracker, object, |tracker, object| {
+        tracker.destroy_with(object, kinds)
+    })
 }
 
 /// `object` has new ancestors, nearest first and complete up to the outermost, and takes all below it along.
@@ -705,6 +708,13 @@ pub extern "C" fn lot_attribution_leave(previous: lot_attribution) {
 #[unsafe(no_mangle)]
 pub extern "C" fn lot_is_live(r#ref: lot_ref) -> bool {
     Ref::from(r#ref).is_live()
+}
+
+/// For `lot/lot.hpp`, which does inline what `lot_is_live` does: the table that it reads. Its layout is part of
+/// what `LOT_ABI_VERSION` counts, and nobody else's business. Never null; any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn lot_live_table() -> *const c_void {
+    hot_segments().as_ptr().cast()
 }
 
 /// How a ref died. `LOT_ERROR_NOT_FOUND` for one that is live, was never given out, or died too long ago: at

@@ -98,10 +98,16 @@ mod tests {
     fn r17_a_panic_becomes_a_status_and_is_counted() {
         let before = internal_errors();
         assert_eq!(guard(|| panic!("a bug")), lot::LOT_ERROR_INTERNAL);
-        assert_eq!(guard(|| std::panic::panic_any(Nasty)), lot::LOT_ERROR_INTERNAL);
+        assert_eq!(
+            guard(|| std::panic::panic_any(Nasty)),
+            lot::LOT_ERROR_INTERNAL
+        );
         assert_eq!(internal_errors(), before + 2);
         let message = LAST_MESSAGE.get().to_str().unwrap();
-        assert!(message.contains("a bug in the live object tracker"), "{message}");
+        assert!(
+            message.contains("a bug in the live object tracker"),
+            "{message}"
+        );
         assert_eq!(guard(|| Ok(())), OK);
     }
 }
