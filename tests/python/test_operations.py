@@ -177,7 +177,7 @@ def test_held_views_of_a_dead_operation(ctx):
         lambda: len(operands), lambda: operands[0], lambda: operands[0:1], lambda: list(operands), lambda: operands + operands,
         lambda: part[0], lambda: len(part), lambda: operands.__setitem__(0, None or body(module).arguments[0]),
         lambda: len(results), lambda: results[0], lambda: [*results], lambda: results.types, lambda: results.owner,
-        lambda: len(regions), lambda: list(regions), lambda: regions[0], lambda: interface.opview,
+        lambda: len(regions), lambda: list(regions), lambda: regions[0:0], lambda: interface.opview,
     ):
         dead(use)
     assert "invalidated" in dead(lambda: interface.operation.name)

@@ -87,18 +87,12 @@ def test_python_pass_that_raises(ctx):
     dead(lambda: dropped.operation.name)
 
 
-def test_python_pass_on_each_function(ctx):
-    module = ir.Module.parse(FOLDABLE.replace("} }", "} func.func @g() { return } func.func @h() { return } }"), ctx)
-    seen = []
-
-    def work(op, pass_):
-        seen.append(ir.StringAttr(op.attributes["sym_name"]).value)
-
-    manager = PassManager("any", ctx)
-    manager.add(work, op_name="func.func")
-    ctx.enable_multithreading(True)
-    manager.run(module.operation)
-    assert sorted(seen) == ["f", "g", "h"]
+def test_python_pass_for_another_operation(ctx):
+    manager = PassManager("builtin.module", ctx)
+    refused(lambda: manager.add(lambda op, pass_: None, name="x", op_name="func.func"), "'func.func'", "'builtin.module'")
+    assert str(manager) == "builtin.module()"
+    manager.add(lambda op, pass_: None, name="x", op_name="builtin.module")
+    PassManager("any", ctx).add(lambda op, pass_: None, name="x", op_name="func.func")
 
 
 def test_python_pass_must_not_erase_what_is_being_worked_on(ctx):
@@ -106,10 +100,8 @@ def test_python_pass_must_not_erase_what_is_being_worked_on(ctx):
     troubles = []
 
     def work(op, pass_):
-        if "sym_name" not in op.attributes or "@a" not in str(op):
-            return
         for accident in (lambda: op.erase(), lambda: op.parent.erase(), lambda: op.detach_from_parent(),
-                         lambda: op.move_after(module.body.operations[1]), lambda: module.body.operations[1].erase()):
+                         lambda: op.move_after(module.body.operations[1]), lambda: module.body.append(op)):
             try:
                 accident()
                 troubles.append(accident)
@@ -117,9 +109,9 @@ def test_python_pass_must_not_erase_what_is_being_worked_on(ctx):
                 pass
         op.regions[0].blocks[0].operations[0].erase()  # this one is inside
 
-    manager = PassManager("any", ctx)
-    manager.add(work, op_name="builtin.module")
-    manager.run(module.operation)
+    manager = PassManager("builtin.module", ctx)
+    manager.add(work)
+    manager.run(module.body.operations[0].operation)
     assert not troubles
     assert [len(m.regions[0].blocks[0].operations) for m in module.body.operations] == [0, 0]
 
@@ -421,6 +413,33 @@ def test_pdl_functions_that_raise(ctx):
         module = ir.Module.parse(FOLDABLE, ctx)
         with pytest.raises(KeyError, match="mine"):
             rewrite.apply_patterns_and_fold_greedily(module, pdl_set(ctx, constraint, make))
+        assert "arith.muli" in names(body(module))
+        assert module.operation.verify()
+
+
+def test_pdl_functions_that_answer_nonsense(ctx):
+    allow = lambda rewriter, results, values: None
+    for make in (lambda r, l, v: None, lambda r, l, v: l.append(v[1]), lambda r, l, v: (l.append(v[0]), l.append(v[0])) and None,
+                 lambda r, l, v: True, lambda r, l, v: r.erase_op(v[0]), lambda r, l, v: v[0].erase(),
+                 lambda r, l, v: r.replace_op(v[0], [v[1]])):
+        module = ir.Module.parse(FOLDABLE, ctx)
+        refused(lambda: rewrite.apply_patterns_and_fold_greedily(module, pdl_set(ctx, allow, make)))
+        assert module.operation.verify()
+    module = ir.Module.parse(FOLDABLE, ctx)
+    refused(lambda: rewrite.apply_patterns_and_fold_greedily(module, pdl_set(ctx, lambda r, l, v: l.append(v[0]), None or (lambda r, l, v: None))))
+    rewrite.apply_patterns_and_fold_greedily(module, pdl_set(ctx, lambda r, l, v: True, lambda r, l, v: None))
+    assert "arith.muli" in names(body(module))
+
+
+def test_pdl_function_that_does_the_whole_rewrite(ctx):
+    source = PDL[: PDL.index("pdl.apply_native_constraint")] + 'pdl.rewrite %op with "replace"(%in : !pdl.value) } }'
+    patterns = rewrite.PDLModule(ir.Module.parse(source, ctx))
+    patterns.register_rewrite_function("replace", lambda rewriter, results, values: rewriter.replace_op(values[0], [values[1]]))
+    module = ir.Module.parse(FOLDABLE, ctx)
+    x = body(module).operations[1]
+    rewrite.apply_patterns_and_fold_greedily(module, patterns.freeze())
+    dead(lambda: x.operation.name)
+    assert "arith.muli" not in names(body(module)) and module.operation.verify()
 
 
 def test_pdl_module_is_taken_over(ctx):

@@ -72,19 +72,8 @@ WritableScope::~WritableScope() {
     run->frame.writable = saved;
 }
 
-SingleThreaded::SingleThreaded(MlirContext context, bool wanted)
-    : context(context), active(wanted && mlirContextGetNumThreads(context) > 1) {
-  if (active)
-    mlirContextEnableMultithreading(context, false);
-}
-
-SingleThreaded::~SingleThreaded() {
-  if (active)
-    mlirContextEnableMultithreading(context, true);
-}
-
-RewriteScope::RewriteScope(MlirRewriterBase rewriter, MlirOperation matched)
-    : rewriter(rewriter), operation(matched),
+RewriteScope::RewriteScope(MlirRewriterBase rewriter, MlirOperation matched, bool frozen)
+    : rewriter(rewriter), operation(matched), frozen(frozen),
       matched(matched.ptr ? tracker.find(matched.ptr) : lot::Ref()), outer(currentRewrite),
       writable(currentRun ? currentRun->getRoot() : MlirOperation{nullptr}) {
   currentRewrite = this;
@@ -96,6 +85,8 @@ RewriteScope *RewriteScope::current() { return currentRewrite; }
 
 void RewriteScope::requireErasable(MlirOperation candidate) const {
   requireChangeable(candidate);
+  if (frozen)
+    refuse(quotedName(candidate) + " cannot be erased here: the pattern that called the function goes on with what it has matched.");
   OpaqueRun *run = OpaqueRun::current();
   // The walk driver has its next operation in hand already.
   if (run && run->getDriver() == OpaqueRun::Driver::Walk && !(matched.isLive() && encloses(operation, candidate)))

@@ -7,6 +7,7 @@
 
 #include <exception>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "lot_python/tracking.h"
@@ -15,8 +16,14 @@
 
 namespace lot_python {
 
+/// Thrown through MLIR's frames, which cannot be avoided where MLIR ends the process if it is told of a
+/// failure. The failure itself is what the run keeps.
+struct LOT_PYTHON_API UnwindsMlir : std::exception {
+  const char *what() const noexcept override { return "a callback failed, outside of a run of the bindings"; }
+};
+
 /// A run of C++ code that may change anything inside of an operation: a pass pipeline, a rewrite driver,
-/// a transform script. Make one around the call and call `finish()` after it.
+/// a transform script. Make one, and make the call by `perform`.
 ///
 /// In structural mode nobody sees what such a run erases, so everything tracked strictly below the root
 /// ends with it (R9): when it begins, whenever it calls Python, and when it is over.
@@ -32,7 +39,23 @@ public:
   OpaqueRun &operator=(const OpaqueRun &) = delete;
   ~OpaqueRun();
 
-  /// Throws the first exception that a Python callback raised during the run, if any.
+  /// Calls the C++ code, and throws the first exception that a Python callback raised meanwhile, if any.
+  template <typename Function> auto perform(Function &&function) {
+    try {
+      if constexpr (std::is_void_v<decltype(function())>) {
+        function();
+        finish();
+      } else {
+        auto result = function();
+        finish();
+        return result;
+      }
+    } catch (const UnwindsMlir &) {
+      finish();
+      throw;
+    }
+  }
+  /// The same when the call is over.
   void finish();
 
   /// The innermost run on this thread, or null.
@@ -130,25 +153,24 @@ private:
   MlirOperation saved = {nullptr};
 };
 
-/// Python passes need the GIL, which the thread that runs the pass manager keeps: with them a context
-/// runs on that thread alone.
-class LOT_PYTHON_API SingleThreaded {
+/// Holds a flag while something runs.
+class Busy {
 public:
-  SingleThreaded(MlirContext context, bool wanted);
-  SingleThreaded(const SingleThreaded &) = delete;
-  SingleThreaded &operator=(const SingleThreaded &) = delete;
-  ~SingleThreaded();
+  explicit Busy(bool &flag) : flag(flag) { flag = true; }
+  Busy(const Busy &) = delete;
+  Busy &operator=(const Busy &) = delete;
+  ~Busy() { flag = false; }
 
 private:
-  MlirContext context;
-  bool active;
+  bool &flag;
 };
 
 /// A rewrite pattern is being applied on this thread: operations have to be erased through its rewriter,
 /// since the driver keeps lists of them.
 class LOT_PYTHON_API RewriteScope {
 public:
-  RewriteScope(MlirRewriterBase rewriter, MlirOperation matched);
+  /// `matched`: what the pattern matched, or null. With `frozen` nothing may be erased at all.
+  RewriteScope(MlirRewriterBase rewriter, MlirOperation matched, bool frozen = false);
   RewriteScope(const RewriteScope &) = delete;
   RewriteScope &operator=(const RewriteScope &) = delete;
   ~RewriteScope();
@@ -160,7 +182,8 @@ public:
 
 private:
   MlirRewriterBase rewriter;
-  MlirOperation operation; // what the pattern matched; null in a PDL function
+  MlirOperation operation; // what the pattern matched
+  bool frozen;
   lot::Ref matched;
   RewriteScope *outer;
   WritableScope writable;
