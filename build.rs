@@ -1,7 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//! Names the shared library for the dynamic linker.
+//! Linker options.
 
 use std::env;
+
+/// What tests/mlir_sys.rs has hooks for: functions of MLIR that end an operation or a block.
+const WRAPPED_IN_TESTS: [&str; 6] = [
+    "_ZN4mlir9Operation5eraseEv",
+    "_ZN4mlir9Operation7destroyEv",
+    "_ZN4llvm12ilist_traitsIN4mlir9OperationEE10deleteNodeEPS2_",
+    "_ZN4mlir5BlockD1Ev",
+    "_ZN4mlir5BlockD2Ev",
+    "_ZN4mlir5Block5eraseEv",
+];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -13,5 +23,10 @@ fn main() {
         // unmap it.
         println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
         println!("cargo::rustc-cdylib-link-arg=-Wl,-z,defs");
+    }
+    if env::var_os("CARGO_FEATURE_MLIR_SYS").is_some() {
+        for name in WRAPPED_IN_TESTS {
+            println!("cargo::rustc-link-arg-tests=-Wl,--wrap={name}");
+        }
     }
 }

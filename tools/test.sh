@@ -6,6 +6,8 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 export CARGO_TARGET_DIR=$PWD/target
+# Where mlir-sys finds MLIR.
+export MLIR_SYS_220_PREFIX=${MLIR_SYS_220_PREFIX:-/usr/lib/llvm-22}
 logs=$PWD/build/logs
 results=$PWD/build/results
 rm -rf "$logs" "$results"
@@ -47,14 +49,23 @@ formatting() {
 
 lints() {
   cargo clippy --quiet --locked --all-targets -- -D warnings
+  cargo clippy --quiet --locked --all-targets --features mlir-sys -- -D warnings
+}
+
+nextest() { # REPORT [OPTION...]
+  local report=target/nextest/default/junit.xml status=0
+  rm -f "$report"
+  cargo nextest run --locked --config-file tools/nextest.toml "${@:2}" || status=$?
+  cp "$report" "$results/$1"
+  return "$status"
 }
 
 rust_tests() {
-  local report=target/nextest/default/junit.xml passed=0
-  rm -f "$report"
-  cargo nextest run --locked --config-file tools/nextest.toml || passed=$?
-  cp "$report" "$results/rust.xml"
-  return "$passed"
+  nextest rust.xml
+}
+
+rust_tests_with_mlir() {
+  nextest rust-mlir.xml --features mlir-sys --test mlir_sys
 }
 
 documentation_tests() {
@@ -92,13 +103,15 @@ demo() {
 }
 
 reports=(
-  "$results/rust.xml" "$results/rust-documentation.txt" "$results/cpp.xml"
-  "$results/instructions.xml" "$results/python-exact.xml" "$results/python-structural.xml"
+  "$results/rust.xml" "$results/rust-mlir.xml" "$results/rust-documentation.txt"
+  "$results/cpp.xml" "$results/instructions.xml"
+  "$results/python-exact.xml" "$results/python-structural.xml"
 )
 
 step 'rustfmt' formatting
 step 'clippy' lints
 step 'Rust tests, stale headers' rust_tests
+step 'Rust tests on MLIR through mlir-sys' rust_tests_with_mlir
 step 'Rust documentation tests' documentation_tests
 step 'C and C++: building library and tests' build_cpp_tests
 step 'C and C++: rules, headers, MLIR, consumers, valgrind' cpp_tests
