@@ -26,8 +26,8 @@ demo: bindings
 test: setup
 	@tools/test.sh
 
-bench: setup
-	@tools/bench
+bench: bindings
+	@python3 tools/bench/run.py
 
 header:
 	@LOT_WRITE_HEADERS=1 cargo test --quiet --locked --test header

@@ -118,8 +118,11 @@ TEST_F(Rules, R03_MadeUpRefsAreDead) {
     std::uint64_t bits = random() >> (random() % 64);
     if (bits == real.epoch())
       continue;
+    // Through the C function and as the header asks by itself.
+    ASSERT_FALSE(lot_is_live(lot_ref{at[0], bits})) << bits;
     ASSERT_FALSE(lot::Ref(lot_ref{at[0], bits}).isLive()) << bits;
   }
+  EXPECT_TRUE(lot_is_live(real.raw()));
   EXPECT_TRUE(real.isLive());
 }
 
