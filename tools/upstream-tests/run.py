@@ -28,6 +28,8 @@ import tempfile
 import tomllib
 from pathlib import Path
 
+import dialect
+
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
 BUILD = REPOSITORY / "build"
@@ -96,6 +98,11 @@ def site_packages(python, folder):
                        check=True)
         stamp.write_text(requirements.read_text())
     return site
+
+
+def environment(folders):
+    path = [*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 # ---- One file on one build of the bindings.
@@ -254,6 +261,12 @@ def main():
     parser.add_argument("--only", action="append", default=[], metavar="TEXT", help="only files whose path has it")
     parser.add_argument("--stock", default=BUILD / "bindings/stock-python", type=Path)
     parser.add_argument("--tracked", default=BUILD / "bindings/tracked-python", type=Path)
+    parser.add_argument("--bindings-build", default=BUILD / "upstream", type=Path,
+                        help="the CMake build folder of the bindings; its headers are for upstream's test dialect")
+    parser.add_argument("--no-test-dialect", action="store_true",
+                        help="do without that dialect: the tests that need it fail on both")
+    parser.add_argument("--tblgen", default=shutil.which("mlir-tblgen-22") or shutil.which("mlir-tblgen"),
+                        help="Debian: package mlir-22-tools")
     parser.add_argument("--filecheck", default=shutil.which("FileCheck-22") or shutil.which("FileCheck"),
                         help="Debian: package llvm-22-tools")
     parser.add_argument("--runner-utils", default="/usr/lib/llvm-22/lib/libmlir_runner_utils.so")
@@ -278,12 +291,16 @@ def main():
         name = arguments.name[index] if index < len(arguments.name) else str(tests)
         trees[name] = tests.resolve(strict=True)
 
-    environment = dict(os.environ)
     site = site_packages(arguments.stock, folder)
-    environment["PYTHONPATH"] = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    stock = Bindings("stock", arguments.stock, environment, arguments)
-    tracked = Bindings("tracked", arguments.tracked, environment, arguments)
+    overlay = {}
+    if not arguments.no_test_dialect:
+        overlay = dialect.build(
+            trees.get("22") or upstream_tests("22", folder), arguments.bindings_build,
+            {"stock": arguments.stock, "tracked": arguments.tracked}, folder / "dialect", arguments.tblgen)
+    stock, tracked = (
+        Bindings(name, getattr(arguments, name),
+                 environment([site, *([overlay[name]] if overlay else [])]), arguments)
+        for name in ("stock", "tracked"))
 
     with open(HERE / "expected.toml", "rb") as file:
         expected = {entry["test"]: entry["reason"] for entry in tomllib.load(file).get("expected", [])}
