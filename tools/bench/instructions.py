@@ -20,12 +20,16 @@ def callgrind(command, options=(), env=None):
         counts = {}
         for dump in pathlib.Path(directory).iterdir():
             text = dump.read_text(errors="replace")
-            trigger = re.search(r"^desc: Trigger: (?:Client Request: )?(.*)$", text, re.MULTILINE)
-            total = re.search(r"^totals: (\d+)", text, re.MULTILINE)
-            if trigger and total:
-                name = trigger.group(1)
-                counts[name] = counts.get(name, 0) + int(total.group(1))
+            # The program's end is a trigger too.
+            name = re.search(r"^desc: Trigger: (?:Client Request: )?(.*)$", text, re.MULTILINE).group(1)
+            total = int(re.search(r"^totals: (\d+)", text, re.MULTILINE).group(1))
+            counts[name] = counts.get(name, 0) + total
         return run.stdout, counts
+
+
+def total(command, options):
+    """The instructions of a whole run, or of what the options say."""
+    return sum(callgrind(command, options)[1].values())
 
 
 def per_job(program):

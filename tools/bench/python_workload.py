@@ -11,15 +11,6 @@ import os
 import sys
 import time
 
-start = time.perf_counter()
-import mlir.ir as ir  # noqa: E402
-
-IMPORT = time.perf_counter() - start
-
-from mlir.dialects import arith, func, scf  # noqa: E402, F401
-
-NESTED = (func.FuncOp, scf.ForOp)
-
 switch = None
 if "LOT_BENCH_SWITCH" in os.environ:
     switch = ctypes.CDLL(os.environ["LOT_BENCH_SWITCH"])
@@ -40,6 +31,15 @@ class Measured:
         self.seconds = time.perf_counter() - self.start
         if switch:
             switch.counting_stop(self.name.encode())
+
+
+imported = Measured("import")
+with imported:
+    import mlir.ir as ir
+
+from mlir.dialects import arith, func, scf  # noqa: E402, F401
+
+NESTED = (func.FuncOp, scf.ForOp)
 
 
 def text_of(size):
@@ -123,7 +123,7 @@ def erase(size, name):
 
 
 def main(size, jobs):
-    seconds = {"import": IMPORT}
+    seconds = {"import": imported.seconds}
     if "visit" in jobs:
         seconds["first visit"], seconds["second visit"] = first_and_second_visit(
             size, ("first visit", "second visit")
