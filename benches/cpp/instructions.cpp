@@ -48,10 +48,12 @@ void countLot() {
   bench::shuffle(refs);
   auto order = bench::shuffledNumbers(kPopulation);
 
-  std::size_t live = 0;
-  count("is_live", [&](std::size_t number) { live += refs[number].isLive(); });
-  check(live == kJobs, "all are live");
+  std::size_t live = refs[0].isLive() + lot_is_live(refs[0].raw());
+  count("is_live", [&](std::size_t number) { live += lot_is_live(refs[number].raw()); });
+  count("is_live, by lot.hpp", [&](std::size_t number) { live += refs[number].isLive(); });
+  check(live == 2 * kJobs + 2, "all are live");
 
+  check(tracker.find(object(0)) != lot::Ref(), "found");
   std::size_t found = 0;
   count("find", [&](std::size_t number) {
     found += !tracker.find(object(order[number])).isNull();
@@ -75,7 +77,7 @@ void countLot() {
     check(bool(track(tracker, stranger(10 + order[number]), ancestors).release()), "release");
   });
 
-  count("find or track again, 4 ancestors", [&](std::size_t) {
+  count("track again, 4 ancestors", [&](std::size_t) {
     check(track(tracker, stranger(5), ancestors).epoch() != 0, "tracked");
   });
 

@@ -88,6 +88,16 @@ void checkLot(State &state) {
   countJobs(state);
 }
 
+void checkC(State &state) {
+  Population &population = shared<Population>(state.range(0));
+  Round<lot::Ref> round(population.refs, state);
+  std::size_t live = 0;
+  for (auto _ : state)
+    round([&](lot::Ref ref) { live += lot_is_live(ref.raw()); });
+  check(live == state.iterations() * kJobs, "all are live");
+  countJobs(state);
+}
+
 struct FloorTable {
   struct Entry {
     std::uint64_t unused;
@@ -307,14 +317,15 @@ void fanOutChildLot(State &state) {
 }
 
 void registerCurves() {
-  for (auto [name, run] : {std::pair("size/is_live", checkLot), std::pair("size/find", findLot),
+  for (auto [name, run] : {std::pair("size/is_live", checkC),
+                           std::pair("size/is_live, by lot.hpp", checkLot), std::pair("size/find", findLot),
                            std::pair("size/destroy of a stranger", missLot),
                            std::pair("size/track and release", trackReleaseLot<false>),
                            std::pair("size/load and compare", checkFloor)})
     for (std::int64_t size : {1000, 10'000, 100'000, 1'000'000, 10'000'000})
       benchmark::RegisterBenchmark(name, run)->Arg(size);
   for (auto [name, run] :
-       {std::pair("threads/is_live", checkLot), std::pair("threads/find", findLot),
+       {std::pair("threads/is_live", checkC), std::pair("threads/find", findLot),
         std::pair("threads/destroy of a stranger", missLot),
         std::pair("threads/track and release, a scope each", trackReleaseLot<true>),
         std::pair("threads/track and release, one scope", trackReleaseLot<false>)})
@@ -341,6 +352,7 @@ void registerTable() {
     return benchmark::RegisterBenchmark(name, run)->Arg(size);
   };
   add("table/is_live/lot", checkLot);
+  add("table/is_live/lot_c", checkC);
   add("table/is_live/floor", checkFloor);
   add("table/find/lot", findLot);
   add("table/destroy_miss/lot", missLot);

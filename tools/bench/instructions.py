@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Instruction counts by callgrind: they are the same on a busy machine as on an idle one."""
 
+import os
 import pathlib
 import re
 import subprocess
@@ -34,7 +35,9 @@ def total(command, options):
 
 def per_job(program):
     """The instructions of each path that a program such as benches/cpp/instructions.cpp counts, for one job."""
-    output, counts = callgrind([program], ["--instr-atstart=no"])
+    # Bound at once, or the first call of a library's function would be counted with its look-up.
+    env = {**os.environ, "LD_BIND_NOW": "1"}
+    output, counts = callgrind([program], ["--instr-atstart=no"], env)
     result = {}
     for line in output.splitlines():
         name, jobs = line.split("\t")

@@ -70,7 +70,7 @@ def rows(found):
               rust_instructions("is_live", inlined, "load and compare")),
         timed("`isLive` in C++, through the header", "a load and a comparison",
               "c++/is_live/lot", "c++/is_live/floor", 1.3,
-              instructions(counts["is_live"], counts["peer: load and compare"])),
+              instructions(counts["is_live, by lot.hpp"], counts["peer: load and compare"])),
         timed("`destroy` of a stranger, 100k others tracked", "dashmap miss, fast hash",
               miss + c, miss + "dashmap (Fx) miss", 0.35,
               f"default hash: {ratio(times, miss + c, miss + 'dashmap (SipHash) miss'):.3f} x; "
