@@ -337,6 +337,37 @@ def test_pattern_that_raises(ctx, driver):
     assert module.operation.verify()
 
 
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_pattern_that_moves_and_detaches(ctx, driver):
+    module = ir.Module.parse(
+        """module { func.func @f() { "test.a"() : () -> () "test.b"() ({ "test.c"() : () -> () }) : () -> () return } func.func @g() { return } }""", ctx)
+    troubles, done = [], []
+
+    def pattern(op, rewriter):
+        if done:
+            return True
+        done.append(op)
+        a, b, ret = list(body(module).operations)
+        for accident in (lambda: op.operation.detach_from_parent(), lambda: b.operation.detach_from_parent(), lambda: b.regions[0].blocks[0].operations[0].operation.detach_from_parent()):
+            try:
+                accident()
+                troubles.append(accident)
+            except ValueError:
+                pass
+        end = body(module, 1).operations[0]
+        if driver == "walk":
+            refused(lambda: b.operation.move_before(end), "walk_and_apply_patterns")
+            refused(lambda: body(module, 1).append(b), "walk_and_apply_patterns")
+            refused(lambda: b.regions[0].blocks[0].append_to(module.body.operations[1].regions[0]), "walk_and_apply_patterns")
+            op.operation.move_before(end)
+        else:
+            b.operation.move_before(end)
+
+    apply(ctx, module, "test.a", pattern, driver)
+    assert done and not troubles
+    assert names(body(module, 1)) == (["test.a", "func.return"] if driver == "walk" else ["test.b", "func.return"])
+
+
 def test_pattern_set_used_twice(ctx):
     with ctx:
         patterns = rewrite.RewritePatternSet()
@@ -513,6 +544,16 @@ def test_named_sequence_that_fails(ctx):
     dead(lambda: interpreter.apply_named_sequence(gone, script.body.operations[0], script.operation))
     dead(lambda: interpreter.apply_named_sequence(module.operation, gone, script.operation))
     dead(lambda: interpreter.apply_named_sequence(module.operation, script.body.operations[0], gone))
+
+
+def test_named_sequence_inside_of_its_payload(ctx):
+    module = ir.Module.parse(SCRIPT.rsplit("}", 1)[0] + FOLDABLE.split("{", 1)[1].rsplit("}", 1)[0] + "}", ctx)
+    sequence, function = list(module.body.operations)
+    constant, x = list(function.regions[0].blocks[0].operations)[:2]
+    interpreter.apply_named_sequence(module.operation, sequence, module.operation)
+    dead(lambda: constant.operation.name, "apply_named_sequence")
+    survives(lambda: sequence.operation.name, "transform.named_sequence")
+    survives(lambda: x.operation.name, "arith.muli")
 
 
 def test_merged_symbols(ctx):

@@ -5,8 +5,10 @@ import gc
 
 import pytest
 
-from mlir import ir
-from mlir.dialects import arith, func, smt
+from mlir import ir, rewrite
+from mlir._mlir_libs import _mlirDialectsLinalg as linalg  # the Python package around it needs numpy
+from mlir.dialects import arith, func, irdl, llvm, smt
+from mlir.execution_engine import ExecutionEngine
 from mlir.passmanager import PassManager
 
 from refs import EXACT, dead, in_child, names, refused, settle, survives
@@ -336,6 +338,74 @@ def test_dead_object_as_a_typed_parameter(ctx):
     dead(lambda: smt.export_smtlib(cleared))
     with pytest.raises(TypeError):
         smt.export_smtlib("nonsense")
+
+
+def test_dead_object_as_a_parameter_of_a_dialect(ctx):
+    module = ir.Module.parse("module { func.func @f() { return } }", ctx)
+    op = body(module).operations[0].operation
+    module.body.operations[0].erase()
+    settle(ctx)
+    for use in (lambda: linalg.fill_builtin_region(op), lambda: linalg.isa_contraction_op(op), lambda: linalg.infer_contraction_dimensions(op),
+                lambda: llvm.translate_module_to_llvmir(op)):
+        dead(use)
+    cleared = ir.Module.parse("module {}", ctx)
+    cleared._clear_mlir_module()
+    dead(lambda: irdl.load_dialects(cleared))
+    dead(lambda: ExecutionEngine(cleared))
+
+
+def test_capsules_keep_what_they_need():
+    ctx = ir.Context()
+    capsules = [
+        (ir.Context, ctx._CAPIPtr), (ir.Location, ir.Location.unknown(ctx)._CAPIPtr), (ir.Attribute, ir.UnitAttr.get(ctx)._CAPIPtr),
+        (ir.Type, ir.F32Type.get(ctx)._CAPIPtr), (ir.AffineMap, ir.AffineMap.get_identity(2, ctx)._CAPIPtr),
+        (ir.AffineExpr, ir.AffineExpr.get_dim(1, ctx)._CAPIPtr), (ir.IntegerSet, ir.IntegerSet.get_empty(1, 0, ctx)._CAPIPtr),
+    ]
+    del ctx
+    gc.collect()
+    for cls, capsule in capsules:
+        again = cls._CAPICreate(capsule)
+        assert isinstance(again, ir._Context if cls is ir.Context else cls) if hasattr(ir, "_Context") else again is not None
+        str(again)
+    del capsules, capsule, again
+    gc.collect()
+    assert ir.Context._get_live_count() == 0
+
+
+def test_capsule_gives_away_its_owner(ctx):
+    manager = PassManager("builtin.module", ctx)
+    capsule = manager._CAPIPtr
+    taken = PassManager._CAPICreate(capsule)
+    taken.add("cse")
+    dead(lambda: manager.add("cse"))
+    dead(lambda: PassManager._CAPICreate(capsule))
+    registry = ir.DialectRegistry()
+    again = ir.DialectRegistry._CAPICreate(registry._CAPIPtr)
+    ctx.append_dialect_registry(again)
+    dead(lambda: ctx.append_dialect_registry(registry))
+    patterns = rewrite.RewritePatternSet(ctx).freeze()
+    other = rewrite.FrozenRewritePatternSet._CAPICreate(patterns._CAPIPtr)
+    module = ir.Module.parse("module {}", ctx)
+    rewrite.walk_and_apply_patterns(module.operation, other)
+    dead(lambda: rewrite.walk_and_apply_patterns(module.operation, patterns))
+    engine = ExecutionEngine(ir.Module.parse("module { llvm.func @f() { llvm.return } }", ctx))
+    released = engine._CAPIPtr
+    second = ExecutionEngine._CAPICreate(released)
+    assert second.raw_lookup("f") != 0
+    dead(lambda: engine.raw_lookup("f"))
+    del manager, registry, patterns, engine
+    gc.collect()
+    assert "cse" in str(taken)
+
+
+def test_thread_pool_lives_as_long_as_its_context():
+    ctx = ir.Context(thread_pool=ir.ThreadPool())
+    gc.collect()
+    assert ctx.get_num_threads() >= 1
+    module = ir.Module.parse("module {" + " ".join(f"func.func @f{i}() {{ return }}" for i in range(50)) + "}", ctx)
+    PassManager.parse("builtin.module(func.func(cse))", ctx).run(module.operation)
+    del module, ctx
+    gc.collect()
 
 
 # ---- The stack of entered contexts.

@@ -84,14 +84,22 @@ RewriteScope::~RewriteScope() { currentRewrite = outer; }
 RewriteScope *RewriteScope::current() { return currentRewrite; }
 
 void RewriteScope::requireErasable(MlirOperation candidate) const {
-  requireChangeable(candidate);
   if (frozen)
-    refuse(quotedName(candidate) + " cannot be erased here: the pattern that called the function goes on with what it has matched.");
+    refuse(quotedName(candidate) + " cannot be erased or moved here: the pattern that called the function goes on with what it "
+                                   "has matched.");
   OpaqueRun *run = OpaqueRun::current();
   // The walk driver has its next operation in hand already.
-  if (run && run->getDriver() == OpaqueRun::Driver::Walk && !(matched.isLive() && encloses(operation, candidate)))
-    refuse(quotedName(candidate) + " cannot be erased here: walk_and_apply_patterns only allows to erase the operation that "
-                                   "was matched, and what is inside of it.");
+  if (run && run->getDriver() == OpaqueRun::Driver::Walk && encloses(run->getRoot(), candidate) &&
+      !(matched.isLive() && encloses(operation, candidate)))
+    refuse(quotedName(candidate) + " cannot be erased or moved here: walk_and_apply_patterns only allows that for the operation "
+                                   "that was matched, and what is inside of it.");
+}
+
+void RewriteScope::requireAttached(MlirOperation candidate) const {
+  // It could be destroyed then, and the driver, which keeps a list of operations, would not hear of that.
+  OpaqueRun *run = OpaqueRun::current();
+  if (run && encloses(run->getRoot(), candidate))
+    refuse(quotedName(candidate) + " cannot be detached here: the rewrite driver keeps a list of operations. Erase it or move it.");
 }
 
 } // namespace lot_python

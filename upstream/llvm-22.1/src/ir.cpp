@@ -161,6 +161,8 @@ PyOperationRef PyOperation::createDetached(PyMlirContextRef contextRef, MlirOper
   return created;
 }
 
+bool PyOperation::isLive() const { return valid && ref.isLive(); }
+
 void PyOperation::checkValid() const {
   if (!valid)
     raiseInvalidated(("the operation has been invalidated: " + quotedName(name) + " was given up").c_str());
@@ -208,11 +210,22 @@ void PyOperation::requireMovable() {
   checkValid();
   if (getContext()->findModule(operation))
     refuse("A module's own operation cannot be erased or moved: it ends with the last reference to the module.");
+  if (RewriteScope *rewrite = RewriteScope::current())
+    rewrite->requireErasable(operation);
   requireChangeable(operation);
+}
+
+void PyOperation::requireChangeableInside() {
+  checkValid();
+  if (RewriteScope *rewrite = RewriteScope::current())
+    rewrite->requireErasable(operation);
+  requireChangeable(operation, true);
 }
 
 void PyOperation::detachFromParent() {
   requireMovable();
+  if (RewriteScope *rewrite = RewriteScope::current())
+    rewrite->requireAttached(operation);
   requireBlock(operation);
   mlirOperationRemoveFromParent(operation);
   setDetached();
@@ -301,8 +314,6 @@ nb::object PyOperation::createFromCapsule(const nb::object &capsule) {
 
 void PyOperation::erase() {
   RewriteScope *rewrite = RewriteScope::current();
-  if (rewrite)
-    rewrite->requireErasable(get());
   eraseBy([&](MlirOperation doomed) {
     if (rewrite)
       mlirRewriterBaseEraseOp(rewrite->getRewriter(), doomed);
@@ -391,6 +402,8 @@ PyBlock::PyBlock(PyOperationRef parentOperation, MlirBlock block)
 PyBlock PyBlock::forBlock(PyMlirContextRef &contextRef, MlirBlock block) {
   return PyBlock(ownerOf(contextRef, block), block);
 }
+
+bool PyBlock::isLive() const { return ref.isLive(); }
 
 void PyBlock::checkValid() const {
   if (!ref.isLive())

@@ -382,8 +382,9 @@ bool isInFrame(MlirOperation operation) {
 namespace {
 
 struct Ticket {
-  lot::Ref ref;
+  lot::Ref ref; // null: it is the owner that matters
   nb::object owner;
+  bool taken;
 };
 // By the capsule's address. Whoever replaces our destructor takes the capsule out of our hands.
 std::unordered_map<PyObject *, Ticket> &tickets() {
@@ -405,16 +406,35 @@ nb::object rememberCapsule(nb::object capsule, nb::object owner, lot::Ref ref) {
   if (!capsule.is_valid())
     nb::raise_python_error();
   if (PyCapsule_SetDestructor(capsule.ptr(), forgetCapsule) == 0)
-    tickets()[capsule.ptr()] = Ticket{ref, std::move(owner)};
+    tickets()[capsule.ptr()] = Ticket{ref, std::move(owner), false};
   return capsule;
 }
 
-void checkCapsule(nb::handle capsule) {
+namespace {
+
+Ticket *findTicket(nb::handle capsule) {
   if (!PyCapsule_CheckExact(capsule.ptr()) || PyCapsule_GetDestructor(capsule.ptr()) != forgetCapsule)
-    return;
+    return nullptr;
   auto found = tickets().find(capsule.ptr());
-  if (found != tickets().end() && !found->second.ref.isLive())
-    raiseInvalidated(("the operation has been invalidated: what the capsule was made of " + describeEnd(found->second.ref)).c_str());
+  return found == tickets().end() ? nullptr : &found->second;
+}
+
+} // namespace
+
+void checkCapsule(nb::handle capsule) {
+  Ticket *ticket = findTicket(capsule);
+  if (ticket && !ticket->ref.isNull() && !ticket->ref.isLive())
+    raiseInvalidated(("the operation has been invalidated: what the capsule was made of " + describeEnd(ticket->ref)).c_str());
+}
+
+nb::object takeCapsule(nb::handle capsule) {
+  Ticket *ticket = findTicket(capsule);
+  if (!ticket)
+    return {};
+  if (ticket->taken)
+    raiseInvalidated("the capsule has been invalidated: somebody else has taken over what it stands for");
+  ticket->taken = true;
+  return std::move(ticket->owner);
 }
 
 // ---- Start.

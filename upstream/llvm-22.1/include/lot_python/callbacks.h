@@ -177,8 +177,9 @@ public:
 
   static RewriteScope *current();
   MlirRewriterBase getRewriter() const { return rewriter; }
-  /// Refuses what the driver that runs cannot stand.
+  /// Refuse what the driver that runs cannot stand.
   void requireErasable(MlirOperation operation) const;
+  void requireAttached(MlirOperation operation) const;
 
 private:
   MlirRewriterBase rewriter;

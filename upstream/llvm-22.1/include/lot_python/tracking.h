@@ -143,10 +143,13 @@ bool isInFrame(MlirOperation operation);
 // ---- Capsules.
 
 /// Makes a capsule of `owner` that can be told to be dead later, and that keeps `owner` alive.
-LOT_PYTHON_API nanobind::object rememberCapsule(nanobind::object capsule, nanobind::object owner, lot::Ref ref);
+LOT_PYTHON_API nanobind::object rememberCapsule(nanobind::object capsule, nanobind::object owner, lot::Ref ref = {});
 /// Raises if the object that the capsule was made of has ended. Nothing is known of capsules that others
 /// made: they pass.
 LOT_PYTHON_API void checkCapsule(nanobind::handle capsule);
+/// For what has one owner: gives the owner that a capsule was made of, who then has to let go of it. A null
+/// object for capsules that others made. Raises when that was done before.
+LOT_PYTHON_API nanobind::object takeCapsule(nanobind::handle capsule);
 
 } // namespace lot_python
 

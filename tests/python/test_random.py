@@ -1,0 +1,349 @@
+# Random programs: whatever is done, a reference to an operation gives that operation's data while it is in
+# the IR, and raises DeadReferenceError from then on. Each operation carries a number of its own, so that an
+# answer can be checked; what lives is found by walking all that Python holds.
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+import contextlib
+import gc
+import os
+import random
+
+import pytest
+
+from mlir import ir, rewrite
+from mlir.dialects.transform import interpreter
+from mlir.passmanager import PassManager
+
+from refs import EXACT
+
+SEEDS = int(os.environ.get("LOT_RANDOM_SEEDS", "12"))
+STEPS = int(os.environ.get("LOT_RANDOM_STEPS", "250"))
+
+# What an action may raise, since it is chosen blindly.
+EXPECTED = (ir.DeadReferenceError, ValueError, IndexError, KeyError, ir.MLIRError)
+
+PIPELINES = ["canonicalize", "cse", "symbol-dce", "inline", "canonicalize,cse,symbol-dce", "loop-invariant-code-motion",
+             "func.func(sccp)", "strip-debuginfo"]
+
+
+class World:
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.ctx = ir.Context()
+        self.ctx.allow_unregistered_dialects = True
+        self.loc = ir.Location.unknown(self.ctx)
+        self.i32 = ir.IntegerType.get_signless(32, self.ctx)
+        self.i64 = ir.IntegerType.get_signless(64, self.ctx)
+        self.next = 0
+        self.modules = []  # owned
+        self.loose = []  # detached operations that Python owns
+        self.refs = []  # (number, OpView)
+        self.values, self.blocks, self.points, self.iterators, self.uses, self.capsules, self.views = [], [], [], [], [], [], []
+        self.ended = set()  # numbers of the operations that a run of C++ code may have ended (structural mode)
+        self.names = 0
+
+    # ---- Numbers.
+
+    def number(self):
+        self.next += 1
+        return ir.IntegerAttr.get(self.i64, self.next)
+
+    def tag(self, root):
+        """Gives new numbers to an operation and all in it, and a new name if it has one."""
+
+        def visit(op):
+            op.attributes["n"] = self.number()
+            if "sym_name" in op.attributes:
+                self.names += 1
+                op.attributes["sym_name"] = ir.StringAttr.get(f"s{self.names}", self.ctx)
+            return ir.WalkResult.ADVANCE
+
+        root.operation.walk(visit)
+
+    def roots(self):
+        return [m.operation for m in self.modules] + [o.operation for o in self.loose if not o.operation.attached]
+
+    def living(self):
+        numbers = set()
+
+        def visit(op):
+            if "n" in op.attributes:
+                numbers.add(ir.IntegerAttr(op.attributes["n"]).value)
+            return ir.WalkResult.ADVANCE
+
+        for root in self.roots():
+            root.walk(visit)
+        return numbers
+
+    # ---- The check.
+
+    def check(self):
+        living = self.living()
+        for number, op in self.refs:
+            try:
+                found = ir.IntegerAttr(op.attributes["n"]).value
+            except ir.DeadReferenceError:
+                assert number not in living or number in self.ended, f"operation {number} lives, and was refused"
+            else:
+                assert found == number, f"a reference to {number} answered for {found}"
+        for number, value in self.values:
+            try:
+                str(value.type), list(value.uses), value.get_name()
+                owner = value.owner
+                if number is not None:
+                    assert ir.IntegerAttr(owner.attributes["n"]).value == number
+            except ir.DeadReferenceError:
+                assert number is None or number not in living or number in self.ended
+        for thing in self.blocks + self.points + self.uses + self.views:
+            try:
+                str(getattr(thing, "owner", None)), str(getattr(thing, "block", None))
+                if not isinstance(thing, (ir.Block, ir.InsertionPoint, ir.OpOperand)):
+                    len(thing), list(thing)
+            except (ir.DeadReferenceError, ValueError):
+                pass
+
+    # ---- Actions.
+
+    def pick(self, things):
+        if not things:
+            raise IndexError
+        return self.random.choice(things)
+
+    def op(self):
+        return self.pick(self.refs)[1]
+
+    def block(self):
+        return self.pick(self.blocks) if self.random.random() < 0.3 else self.pick(list(self.pick(list(self.op().regions)).blocks))
+
+    def new_module(self):
+        self.names += 3
+        n = self.names
+        module = ir.Module.parse(
+            f"""module {{
+              func.func @s{n - 2}(%a: i32, %c: i1) -> i32 {{
+                %0 = arith.constant 7 : i32
+                %1 = arith.addi %a, %0 : i32
+                %2 = scf.if %c -> i32 {{ %3 = arith.muli %1, %a : i32 scf.yield %3 : i32 }} else {{ scf.yield %0 : i32 }}
+                "test.keep"(%2) ({{ ^bb0(%x: i32): "test.inner"(%x) : (i32) -> () }}) : (i32) -> ()
+                cf.br ^next(%2 : i32)
+              ^next(%y: i32):
+                return %y : i32 }}
+              func.func private @s{n - 1}(%a: i32) -> i32 {{ return %a : i32 }}
+              func.func @s{n}(%a: i32) -> i32 {{ %0 = func.call @s{n - 1}(%a) : (i32) -> i32 return %0 : i32 }}
+            }}""".replace("@s%d(%%a) :" % (n - 1), f"@s{n - 1}(%a) :"), self.ctx)
+        module.operation.attributes["n"] = self.number()
+
+        def visit(op):
+            op.attributes["n"] = self.number()
+            return ir.WalkResult.ADVANCE
+
+        module.operation.walk(visit)
+        self.modules.append(module)
+
+    def look(self):
+        """Takes references to some operations."""
+        found = []
+
+        def visit(op):
+            found.append(op.opview)
+            return ir.WalkResult.ADVANCE
+
+        self.pick(self.roots()).walk(visit)
+        for op in self.random.sample(found, min(6, len(found))):
+            if "n" in op.attributes:
+                self.refs.append((ir.IntegerAttr(op.attributes["n"]).value, op))
+        del self.refs[:-60]
+
+    def look_closer(self):
+        op = self.op()
+        number = ir.IntegerAttr(op.attributes["n"]).value
+        self.values += [(number, v) for v in op.results] + [(None, v) for v in op.operands]
+        self.blocks += [b for r in op.regions for b in r.blocks]
+        self.values += [(None, a) for b in self.blocks[-2:] for a in b.arguments]
+        self.views += [op.operands, op.regions, op.results] + [b.operations for b in self.blocks[-1:]] + [b.arguments for b in self.blocks[-1:]]
+        self.uses += [u for _, v in self.values[-2:] for u in v.uses]
+        self.points.append(ir.InsertionPoint(op))
+        self.iterators.append(iter(self.pick(self.blocks)))
+        self.capsules.append((number, op._CAPIPtr))
+        for things in (self.values, self.blocks, self.views, self.uses, self.points, self.iterators, self.capsules):
+            del things[:-20]
+
+    def erase(self):
+        self.op().operation.erase()
+
+    def detach(self):
+        op = self.op().operation
+        op.detach_from_parent()
+        self.loose.append(op)
+
+    def move(self):
+        a, b = self.op(), self.op()
+        (a.operation.move_before if self.random.random() < 0.5 else a.operation.move_after)(b)
+
+    def append(self):
+        self.block().append(self.op())
+
+    def create(self):
+        operands = [v for _, v in self.random.sample(self.values, min(2, len(self.values)))]
+        ip = self.pick(self.points) if self.random.random() < 0.5 else False
+        op = ir.Operation.create("test.new", results=[self.i32], operands=operands, attributes={"n": self.number()},
+                                 regions=self.random.randrange(2), loc=self.loc, ip=ip)
+        if ip is False:
+            self.loose.append(op)
+        self.refs.append((self.next, op.opview))
+
+    def clone(self):
+        copy = self.op().operation.clone(ip=False)
+        self.tag(copy)
+        self.loose.append(copy)
+
+    def insert(self):
+        self.pick(self.points).insert(self.pick(self.loose))
+
+    def new_block(self):
+        region = self.pick(list(self.op().regions))
+        self.blocks.append(region.blocks.append(self.i32, arg_locs=[self.loc]))
+
+    def move_block(self):
+        self.pick(self.blocks).append_to(self.pick(list(self.op().regions)))
+
+    def erase_argument(self):
+        block = self.block()
+        block.erase_argument(self.random.randrange(3))
+
+    def set_operand(self):
+        op = self.op()
+        op.operands[self.random.randrange(3)] = self.pick(self.values)[1]
+
+    def replace_uses(self):
+        a, b = self.pick(self.values)[1], self.pick(self.values)[1]
+        if a != b:
+            a.replace_all_uses_with(b)
+
+    def advance(self):
+        op = next(self.pick(self.iterators))
+        if "n" in op.attributes:
+            self.refs.append((ir.IntegerAttr(op.attributes["n"]).value, op))
+
+    def uncapsule(self):
+        number, capsule = self.pick(self.capsules)
+        assert ir.IntegerAttr(ir.Operation._CAPICreate(capsule).attributes["n"]).value == number
+
+    def drop(self):
+        things = self.pick([self.modules, self.loose, self.refs, self.blocks, self.values])
+        things.remove(self.pick(things)) if things and things not in (self.values, self.refs) else things[:3].clear()
+        gc.collect()
+
+    @contextlib.contextmanager
+    def opaque(self):
+        """A run of C++ code: in structural mode it may end any reference."""
+        try:
+            if not EXACT:
+                self.ended |= self.living()
+            yield
+        finally:
+            if not EXACT:
+                self.ended |= self.living()
+
+    def run_passes(self):
+        module = self.pick(self.modules)
+        with self.opaque():
+            PassManager.parse(f"builtin.module({self.pick(PIPELINES)})", self.ctx).run(module.operation)
+
+    def rewrite(self):
+        module = self.pick(self.modules)
+
+        def pattern(op, rewriter):
+            choice = self.random.randrange(4)
+            if choice == 0:
+                rewriter.erase_op(op.operation)
+            elif choice == 1 and len(op.operands) and len(op.results) == 1:
+                rewriter.replace_op(op, [op.operands[0]])
+            elif choice == 2:
+                self.step()
+            else:
+                return True
+
+        with self.ctx:
+            patterns = rewrite.RewritePatternSet()
+            patterns.add(self.pick(["arith.addi", "arith.muli", "test.new", "test.keep"]), pattern)
+            config = rewrite.GreedyRewriteConfig()
+            config.max_iterations, config.max_num_rewrites = 2, 20
+            try:
+                with self.opaque():
+                    self.drive(module, patterns.freeze(), config)
+            except RuntimeError as e:
+                if "converge" not in str(e) and not isinstance(e, EXPECTED):
+                    raise
+
+    def drive(self, module, patterns, config):
+        if self.random.random() < 0.5:
+            rewrite.apply_patterns_and_fold_greedily(module, patterns, config)
+        else:
+            rewrite.walk_and_apply_patterns(module.operation, patterns)
+
+    def python_pass(self):
+        module = self.pick(self.modules)
+        manager = PassManager("builtin.module", self.ctx)
+        manager.add("canonicalize")
+        manager.add(lambda op, pass_: [self.try_one() for _ in range(3)] and None, name="random")
+        manager.add("cse")
+        with self.opaque():
+            manager.run(module.operation)
+
+    def walk(self):
+        def visit(op):
+            if self.random.random() < 0.2:
+                self.step(deep=False)
+            return self.pick([ir.WalkResult.ADVANCE] * 4 + [ir.WalkResult.SKIP])
+
+        try:
+            self.op().operation.walk(visit, self.pick([ir.WalkOrder.PRE_ORDER, ir.WalkOrder.POST_ORDER]))
+        except RuntimeError as e:
+            if "Exception raised in callback" not in str(e):
+                raise
+
+    def symbols(self):
+        table = ir.SymbolTable(self.pick(self.modules).operation)
+        name = f"s{self.random.randrange(self.names + 1)}"
+        choice = self.random.randrange(3)
+        if choice == 0:
+            del table[name]
+        elif choice == 1:
+            table.insert(self.pick(self.loose))
+        else:
+            table.erase(self.op())
+
+    QUIET = ["look", "look", "look_closer", "look_closer", "erase", "detach", "move", "append", "create", "create", "clone", "insert",
+             "new_block", "move_block", "erase_argument", "set_operand", "replace_uses", "advance", "uncapsule", "drop", "symbols"]
+    DEEP = QUIET + ["run_passes", "rewrite", "python_pass", "walk", "new_module"]
+
+    def step(self, deep=True):
+        getattr(self, self.random.choice(self.DEEP if deep else self.QUIET))()
+
+    def try_one(self):
+        try:
+            self.step(deep=False)
+        except EXPECTED:
+            pass
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_random_program(seed):
+    world = World(seed)
+    world.new_module()
+    for step in range(STEPS):
+        while len(world.modules) < 2:
+            world.new_module()
+        try:
+            world.step()
+        except EXPECTED:
+            pass
+        if step % 5 == 0:
+            world.check()
+    world.check()
+    ctx = world.ctx
+    del world
+    gc.collect()
+    assert ctx._get_live_operation_count() == 0
+    assert ctx._get_live_module_count() == 0
