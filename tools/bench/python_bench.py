@@ -15,45 +15,68 @@ import instructions
 
 WORKLOAD = pathlib.Path(__file__).with_name("python_workload.py")
 JOBS = ["visit", "build", "drop", "erase"]
-KINDS = ("stock", "tracked")
+# The stock package was compiled elsewhere and checks each reference count, so that a part of any difference from
+# it is the compiler's and its flags': `rebuilt` is the same sources, compiled as the tracked ones are.
+KINDS = ("stock", "rebuilt", "tracked")
 
 
-def times(bindings, size, rounds):
+def places(bindings):
+    """The interpreter and the search path of each kind of bindings."""
+    found = {}
+    for kind in ("stock", "tracked"):
+        # valgrind wants the program itself, not the script that starts it.
+        ask = "import os, sys; print(sys.executable); print(os.environ['PYTHONPATH'])"
+        run = subprocess.run([bindings / f"{kind}-python", "-c", ask], stdout=subprocess.PIPE, text=True, check=True)
+        found[kind] = tuple(run.stdout.splitlines())
+    upstream = pathlib.Path(found["tracked"][1].split(":")[0]).resolve().parent
+    directory = build.BUILD / "python"
+    build.run(
+        "cmake", "-S", build.ROOT / "benches" / "python", "-B", directory, "-G", "Ninja",
+        f"-DLOT_UPSTREAM_BUILD={upstream}",
+    )  # fmt: skip
+    build.run("cmake", "--build", directory)
+    found["rebuilt"] = (found["stock"][0], str(directory / "rebuilt"))
+    return found
+
+
+def environment(path, **more):
+    return {**os.environ, "PYTHONPATH": path, **more}
+
+
+def times(where, size, rounds):
     """Seconds of each job, by kind of bindings: a list with one number for each round."""
     found = {kind: {} for kind in KINDS}
     for number in range(rounds + 1):
-        # The other one first each time, so that a machine that gets slower or faster favours neither.
+        # In another order each time, so that a machine that gets slower or faster favours none.
         for kind in KINDS if number % 2 else reversed(KINDS):
-            line = [bindings / f"{kind}-python", WORKLOAD, str(size), *JOBS]
-            run = subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True)
+            python, path = where[kind]
+            line = [python, WORKLOAD, str(size), *JOBS]
+            run = subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True, env=environment(path))
             if number:  # The first round only fills the caches of the file system.
                 for job, seconds in json.loads(run.stdout).items():
                     found[kind].setdefault(job, []).append(seconds)
     return found
 
 
-def counts(bindings, size):
+def counts(where, size):
     """Instructions of each job, by kind of bindings."""
     found = {}
     switch = build.cpp("callgrind_switch") / "libcallgrind_switch.so"
-    for kind in KINDS:
-        # valgrind wants the program itself, not the script that starts it.
-        ask = "import os, sys; print(sys.executable); print(os.environ.get('PYTHONPATH', ''))"
-        run = subprocess.run([bindings / f"{kind}-python", "-c", ask], stdout=subprocess.PIPE, text=True, check=True)
-        program, path = run.stdout.splitlines()
-        env = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0", "LOT_BENCH_SWITCH": str(switch)}
-        _, found[kind] = instructions.callgrind([program, WORKLOAD, size, *JOBS], ["--instr-atstart=no"], env)
+    for kind, (python, path) in where.items():
+        env = environment(path, PYTHONHASHSEED="0", LOT_BENCH_SWITCH=str(switch))
+        _, found[kind] = instructions.callgrind([python, WORKLOAD, size, *JOBS], ["--instr-atstart=no"], env)
     return found
 
 
 def measure(bindings, quick):
     """For each job: seconds by kind and round, and instructions by kind."""
-    seconds = times(bindings, 20_000 if quick else 100_000, 3 if quick else 9)
-    counted = counts(bindings, 2_000 if quick else 10_000)
+    where = places(bindings)
+    seconds = times(where, 20_000 if quick else 100_000, 3 if quick else 9)
+    counted = counts(where, 2_000 if quick else 10_000)
     return {
         job: {
             "seconds": {kind: seconds[kind][job] for kind in KINDS},
-            "instructions": {kind: counted[kind].get(job) for kind in KINDS},
+            "instructions": {kind: counted[kind][job] for kind in KINDS},
         }
         for job in seconds["stock"]
     }
@@ -65,11 +88,13 @@ def main():
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     for job, found in measure(options.bindings, options.quick).items():
-        stock, tracked = (statistics.median(found["seconds"][kind]) for kind in KINDS)
-        counted = found["instructions"]
-        line = f"{job:13} stock {1000 * stock:8.1f} ms  tracked {1000 * tracked:8.1f} ms  {tracked / stock:6.3f}"
-        if counted["stock"]:
-            line += f"   instructions {counted['tracked'] / counted['stock']:6.3f}"
+        line = f"{job:13}"
+        for kind in KINDS:
+            line += f" {kind} {1000 * statistics.median(found['seconds'][kind]):8.1f} ms"
+        for kind in KINDS[:-1]:
+            counted = found["instructions"]["tracked"] / found["instructions"][kind]
+            pairs = zip(found["seconds"]["tracked"], found["seconds"][kind])
+            line += f"   to {kind}: {statistics.median(a / b for a, b in pairs):6.3f}, instructions {counted:6.3f}"
         print(line)
 
 
