@@ -228,6 +228,18 @@ def test_erasing_what_is_in_use_from_inside(ctx):
     dead(lambda: value.type)
 
 
+def test_erasing_what_uses_itself(ctx):
+    module = ir.Module.parse('module { %0 = "test.loop"(%0) ({ "test.inside"(%0) : (i32) -> () }) : (i32) -> i32 }', ctx)
+    loop = module.body.operations[0]
+    copy = loop.operation.clone(ip=False)
+    inside = loop.regions[0].blocks[0].operations[0]
+    loop.erase()
+    dead(lambda: inside.operation.name, "'test.loop'")
+    del copy
+    settle(ctx)
+    assert len(module.body.operations) == 0
+
+
 def test_erasing_a_block_that_is_branched_to(ctx):
     module = ir.Module.parse("module { func.func @f() { cf.br ^b ^b: return } func.func @g() { cf.br ^c ^c: return } }", ctx)
     f, g = list(module.body.operations)

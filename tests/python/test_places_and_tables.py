@@ -355,6 +355,8 @@ def test_dead_object_as_a_parameter_of_a_dialect(ctx):
 
 
 def test_capsules_keep_what_they_need():
+    gc.collect()
+    before = ir.Context._get_live_count()
     ctx = ir.Context()
     capsules = [
         (ir.Context, ctx._CAPIPtr), (ir.Location, ir.Location.unknown(ctx)._CAPIPtr), (ir.Attribute, ir.UnitAttr.get(ctx)._CAPIPtr),
@@ -369,7 +371,7 @@ def test_capsules_keep_what_they_need():
         str(again)
     del capsules, capsule, again
     gc.collect()
-    assert ir.Context._get_live_count() == 0
+    assert ir.Context._get_live_count() == before
 
 
 def test_capsule_gives_away_its_owner(ctx):

@@ -20,7 +20,7 @@ SEEDS = int(os.environ.get("LOT_RANDOM_SEEDS", "12"))
 STEPS = int(os.environ.get("LOT_RANDOM_STEPS", "250"))
 
 # What an action may raise, since it is chosen blindly.
-EXPECTED = (ir.DeadReferenceError, ValueError, IndexError, KeyError, ir.MLIRError)
+EXPECTED = (ir.DeadReferenceError, ValueError, IndexError, KeyError, StopIteration, ir.MLIRError)
 
 PIPELINES = ["canonicalize", "cse", "symbol-dce", "inline", "canonicalize,cse,symbol-dce", "loop-invariant-code-motion",
              "func.func(sccp)", "strip-debuginfo"]
@@ -61,7 +61,14 @@ class World:
         root.operation.walk(visit)
 
     def roots(self):
-        return [m.operation for m in self.modules] + [o.operation for o in self.loose if not o.operation.attached]
+        roots = [m.operation for m in self.modules]
+        for op in self.loose:
+            try:
+                if not op.operation.attached:
+                    roots.append(op.operation)
+            except ir.DeadReferenceError:
+                pass
+        return roots
 
     def living(self):
         numbers = set()
@@ -88,7 +95,7 @@ class World:
                 assert found == number, f"a reference to {number} answered for {found}"
         for number, value in self.values:
             try:
-                str(value.type), list(value.uses), value.get_name()
+                str(value.type), list(value.uses)
                 owner = value.owner
                 if number is not None:
                     assert ir.IntegerAttr(owner.attributes["n"]).value == number
@@ -96,7 +103,8 @@ class World:
                 assert number is None or number not in living or number in self.ended
         for thing in self.blocks + self.points + self.uses + self.views:
             try:
-                str(getattr(thing, "owner", None)), str(getattr(thing, "block", None))
+                # Not printed: the verifier, which printing calls, ends the process for some IR that is not valid.
+                getattr(thing, "owner", None), getattr(thing, "block", None)
                 if not isinstance(thing, (ir.Block, ir.InsertionPoint, ir.OpOperand)):
                     len(thing), list(thing)
             except (ir.DeadReferenceError, ValueError):
@@ -114,6 +122,12 @@ class World:
 
     def block(self):
         return self.pick(self.blocks) if self.random.random() < 0.3 else self.pick(list(self.pick(list(self.op().regions)).blocks))
+
+    def valid_module(self):
+        """MLIR's passes may do anything with IR that is not valid."""
+        module = self.pick(self.modules)
+        module.operation.verify()
+        return module
 
     def new_module(self):
         self.names += 3
@@ -230,8 +244,10 @@ class World:
         assert ir.IntegerAttr(ir.Operation._CAPICreate(capsule).attributes["n"]).value == number
 
     def drop(self):
-        things = self.pick([self.modules, self.loose, self.refs, self.blocks, self.values])
-        things.remove(self.pick(things)) if things and things not in (self.values, self.refs) else things[:3].clear()
+        owners = self.random.random() < 0.5
+        things = self.pick([self.modules, self.loose] if owners else [self.refs, self.blocks, self.values])
+        if things:
+            del things[self.random.randrange(len(things))]
         gc.collect()
 
     @contextlib.contextmanager
@@ -246,12 +262,12 @@ class World:
                 self.ended |= self.living()
 
     def run_passes(self):
-        module = self.pick(self.modules)
+        module = self.valid_module()
         with self.opaque():
             PassManager.parse(f"builtin.module({self.pick(PIPELINES)})", self.ctx).run(module.operation)
 
     def rewrite(self):
-        module = self.pick(self.modules)
+        module = self.valid_module()
 
         def pattern(op, rewriter):
             choice = self.random.randrange(4)
@@ -283,7 +299,7 @@ class World:
             rewrite.walk_and_apply_patterns(module.operation, patterns)
 
     def python_pass(self):
-        module = self.pick(self.modules)
+        module = self.valid_module()
         manager = PassManager("builtin.module", self.ctx)
         manager.add("canonicalize")
         manager.add(lambda op, pass_: [self.try_one() for _ in range(3)] and None, name="random")
@@ -304,7 +320,10 @@ class World:
                 raise
 
     def symbols(self):
-        table = ir.SymbolTable(self.pick(self.modules).operation)
+        module = self.pick(self.modules)
+        if len(module.operation.regions[0].blocks) != 1:
+            return
+        table = ir.SymbolTable(module.operation)
         name = f"s{self.random.randrange(self.names + 1)}"
         choice = self.random.randrange(3)
         if choice == 0:

@@ -331,6 +331,8 @@ void PyOperation::eraseBy(llvm::function_ref<void(MlirOperation)> destroy, bool 
     Ending ending(operation, ref, LOT_CAUSE_ANCESTOR_DESTROYED, "was erased");
     tracker.erase(operation.ptr).ignore();
     ++context->getState().changes;
+    if (resultsToo)
+      dropInnerUses(operation);
     destroy(operation);
   }
   sweepOrphans(context->getState());

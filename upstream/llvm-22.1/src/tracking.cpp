@@ -226,6 +226,7 @@ void destroyNow(ContextState &state, MlirOperation operation, lot::Ref ref, cons
   Ending ending(operation, ref, LOT_CAUSE_ANCESTOR_DESTROYED, what);
   tracker.parentDestroy(operation.ptr).ignore();
   ++state.changes;
+  dropInnerUses(operation);
   mlirOperationDestroy(operation);
 }
 
@@ -334,6 +335,14 @@ MlirOperation findUserOutside(MlirOperation root, MlirOperation operation, MlirB
 
 MlirOperation findOutsideUser(MlirOperation operation, bool results) {
   return findUserOutside(operation, operation, {nullptr}, results);
+}
+
+void dropInnerUses(MlirOperation operation) {
+  for (intptr_t i = 0, e = mlirOperationGetNumResults(operation); i < e; ++i) {
+    MlirValue result = mlirOperationGetResult(operation, i);
+    for (MlirOpOperand use; use = mlirValueGetFirstUse(result), !mlirOpOperandIsNull(use);)
+      mlirOperationSetOperands(mlirOpOperandGetOwner(use), 0, nullptr);
+  }
 }
 
 void requireUnused(MlirOperation operation, bool results) {

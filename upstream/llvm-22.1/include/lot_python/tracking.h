@@ -117,6 +117,9 @@ LOT_PYTHON_API bool encloses(MlirOperation outer, MlirOperation inner);
 /// `results` false its own results may be in use.
 LOT_PYTHON_API MlirOperation findOutsideUser(MlirOperation operation, bool results = true);
 
+/// Takes operands away from what is inside of an operation that is about to be destroyed: MLIR insists that
+/// its results have no uses then, not even such ones.
+void dropInnerUses(MlirOperation operation);
 /// Refuses to erase an operation that is in use outside of itself.
 LOT_PYTHON_API void requireUnused(MlirOperation operation, bool results = true);
 /// Refuses to put `operation` into a block that is inside of it.
