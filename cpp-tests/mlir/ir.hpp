@@ -80,7 +80,7 @@ public:
     lot::Ref ref;
     EXPECT_TRUE(lot::mlir::track(tracker, context, object, ref)) << lot::Status::message();
     const void *memory = memoryOf(object);
-    truth::watch(memory);
+    truth::watch(memory, ref.raw());
     entries.push_back({ref, memory, lot::mlir::kindOf(object)});
     return ref;
   }
@@ -96,6 +96,8 @@ public:
       EXPECT_EQ(entry.ref.isLive(), !gone)
           << (gone ? "a stale ref counts as live" : "a live object's ref is refused") << ": kind "
           << unsigned(entry.kind) << " at " << entry.ref.address();
+      EXPECT_FALSE(truth::freedWhileLive(entry.memory))
+          << "the end was reported too late: kind " << unsigned(entry.kind);
       ++(gone ? counts.gone : counts.live)[entry.kind];
     }
     return counts;

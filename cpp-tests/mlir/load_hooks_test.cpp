@@ -160,6 +160,14 @@ TEST(LoadHooks, ADestroyedTrackerIsForgotten) {
   EXPECT_TRUE(sees(other));
   EXPECT_EQ(source::uninstall(other), LOT_OK);
   EXPECT_GE(slots::changed(during, slots::read()), 12u); // Nothing is left for the destroyed one.
+  // The same if the destroyed one came later.
+  ASSERT_EQ(source::install(other), LOT_OK);
+  ASSERT_TRUE(lot::Tracker::create("gone", gone));
+  ASSERT_EQ(source::install(gone), LOT_OK);
+  ASSERT_TRUE(gone.destroy());
+  EXPECT_TRUE(sees(other));
+  EXPECT_EQ(source::uninstall(other), LOT_OK);
+  EXPECT_GE(slots::changed(during, slots::read()), 12u);
   // More of them than there are places.
   for (int i = 0; i < 100; ++i) {
     lot::OwnedTracker brief("brief");
@@ -418,6 +426,39 @@ TEST(LoadHooks, WorkInAForkedChild) { // R19
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   EXPECT_TRUE(sees(tracker));
   EXPECT_EQ(source::uninstall(tracker), LOT_OK);
+}
+
+TEST(LoadHooks, ASecondCopyOfTheTrackerIsAStranger) {
+  void *handle = dlopen(LOT_TEST_SECOND_TRACKER, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(handle, nullptr) << dlerror();
+  auto install = reinterpret_cast<lot_status (*)(const void *, lot_mlir_status *)>(
+      dlsym(handle, "second_install"));
+  auto uninstall = reinterpret_cast<lot_status (*)()>(dlsym(handle, "second_uninstall"));
+  ASSERT_TRUE(install && uninstall);
+
+  lot::OwnedTracker tracker("first");
+  ASSERT_EQ(source::install(tracker), LOT_OK) << lot_last_error_message();
+  slots::Slots during = slots::read();
+  lot_mlir_status status;
+  EXPECT_EQ(install(symbol(), &status), LOT_ERROR_UNSUPPORTED);
+  EXPECT_EQ(status.source, LOT_MLIR_SOURCE_STRUCTURAL);
+  EXPECT_NE(std::string(status.reason).find("a second copy of the tracker"), std::string::npos)
+      << status.reason;
+  EXPECT_EQ(slots::changed(during, slots::read()), 0u);
+  EXPECT_TRUE(sees(tracker));
+  EXPECT_EQ(source::uninstall(tracker), LOT_OK);
+
+  // The other way round.
+  EXPECT_EQ(install(symbol(), &status), LOT_OK);
+  EXPECT_EQ(status.source, LOT_MLIR_SOURCE_LOAD_HOOKS);
+  EXPECT_EQ(source::install(tracker), LOT_ERROR_UNSUPPORTED);
+  EXPECT_EQ(uninstall(), LOT_OK);
+  EXPECT_EQ(source::install(tracker), LOT_OK) << lot_last_error_message();
+  EXPECT_EQ(source::uninstall(tracker), LOT_OK);
+
+  // It stays loaded, since hooks of its were in use.
+  dlclose(handle);
+  EXPECT_NE(dlopen(LOT_TEST_SECOND_TRACKER, RTLD_NOW | RTLD_NOLOAD), nullptr);
 }
 
 TEST(LoadHooks, LinkHooksThatAreNotLinkedAreExplained) {

@@ -10,7 +10,8 @@ namespace {
 
 struct Entry {
   std::atomic<std::uintptr_t> memory;
-  std::atomic<bool> freed;
+  std::atomic<bool> freed, freedWhileLive;
+  lot_ref ref;
 };
 
 constexpr std::size_t size = std::size_t(1) << 18;
@@ -32,23 +33,28 @@ static std::size_t watched = 0;
 void truth::forget() {
   for (Entry &entry : table) {
     entry.memory = 0;
-    entry.freed = false;
+    entry.freed = entry.freedWhileLive = false;
   }
   watched = 0;
 }
 
-void truth::watch(const void *memory) {
+void truth::watch(const void *memory, lot_ref ref) {
   Entry *entry = find(reinterpret_cast<std::uintptr_t>(memory));
   if (entry->memory.load() == 0 && ++watched > size / 2) {
     std::fputs("too much is watched\n", stderr);
     std::abort();
   }
-  entry->freed = false;
+  entry->freed = entry->freedWhileLive = false;
+  entry->ref = ref;
   entry->memory.store(reinterpret_cast<std::uintptr_t>(memory), std::memory_order_release);
 }
 
 bool truth::freed(const void *memory) {
   return find(reinterpret_cast<std::uintptr_t>(memory))->freed;
+}
+
+bool truth::freedWhileLive(const void *memory) {
+  return find(reinterpret_cast<std::uintptr_t>(memory))->freedWhileLive;
 }
 
 extern "C" void __libc_free(void *memory);
@@ -57,8 +63,10 @@ extern "C" void __libc_free(void *memory);
 extern "C" void free(void *memory) {
   if (memory) {
     Entry *entry = find(reinterpret_cast<std::uintptr_t>(memory));
-    if (entry->memory.load(std::memory_order_relaxed) != 0)
-      entry->freed.store(true, std::memory_order_release);
+    if (entry->memory.load(std::memory_order_acquire) != 0) {
+      if (!entry->freed.exchange(true) && lot_is_live(entry->ref))
+        entry->freedWhileLive = true;
+    }
   }
   __libc_free(memory);
 }

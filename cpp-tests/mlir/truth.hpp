@@ -4,12 +4,17 @@
 #ifndef LOT_CPP_TESTS_TRUTH_HPP
 #define LOT_CPP_TESTS_TRUTH_HPP
 
+#include "lot/lot.h"
+
 namespace truth {
 
-/// From now on it is known whether this block from malloc() has been freed.
-void watch(const void *memory);
+/// From now on it is known whether this block from malloc() has been freed, and whether the ref was
+/// still live at that moment: another thread could then have got it for what is there next.
+void watch(const void *memory, lot_ref ref = lot_ref{nullptr, 0});
 /// Whether a watched block has been freed since, even if it has been handed out anew.
 bool freed(const void *memory);
+/// Whether it was freed with its ref still live.
+bool freedWhileLive(const void *memory);
 /// Forgets all blocks. No other thread may be freeing memory.
 void forget();
 

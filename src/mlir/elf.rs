@@ -393,12 +393,16 @@ pub(crate) fn is_unbound(loaded: &Loaded, slot: &Slot, value: usize) -> bool {
     is_stub(bytes, place)
 }
 
-/// `push place; jmp/bnd jmp first-entry`, with or without the landing pad of CET.
+/// The slot's own entry, which pushes its place and jumps to the first entry; with mold the first one
+/// itself, which pushes r11. With or without the landing pad of CET.
 #[cfg(target_arch = "x86_64")]
 fn is_stub(bytes: &[u8], place: u32) -> bool {
     let bytes = bytes
         .strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa])
         .unwrap_or(bytes);
+    if bytes.starts_with(&[0x41, 0x53, 0xff, 0x35]) {
+        return true;
+    }
     let Some(rest) = bytes.strip_prefix(&[0x68]) else {
         return false;
     };
@@ -416,4 +420,93 @@ fn is_stub(bytes: &[u8], _place: u32) -> bool {
         .strip_prefix(&[0x5f, 0x24, 0x03, 0xd5])
         .unwrap_or(bytes);
     bytes.starts_with(&[0xf0, 0x7b, 0xbf, 0xa9])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loaded_objects_are_read() {
+        let here = the_loaded_objects_are_read as fn() as usize;
+        let snapshot = snapshot();
+        assert!(snapshot.additions > 0);
+        assert_eq!(snapshot.additions, additions());
+        let own: Vec<&Loaded> = snapshot
+            .objects
+            .iter()
+            .filter(|o| o.contains(here))
+            .collect();
+        assert_eq!(own.len(), 1, "segments of different objects do not overlap");
+        let own = own[0];
+        assert!(own.identity.name.is_empty() && own.identity.label() == "the main program");
+        assert!(own.slots.is_empty(), "this program has no MLIR");
+        assert_eq!(own.protection(here) & libc::PROT_EXEC, libc::PROT_EXEC);
+        // A test program is linked with read-only tables.
+        assert!(!own.relro.is_empty());
+        assert_eq!(own.protection(own.relro.start) & libc::PROT_WRITE, 0);
+
+        let libc = libc::getpid as unsafe extern "C" fn() -> i32 as usize;
+        let libc = snapshot
+            .objects
+            .iter()
+            .find(|object| object.contains(libc))
+            .unwrap();
+        assert!(libc.identity.label().contains("libc"), "{libc:?}");
+        let mut seen = 0;
+        with_each_loaded(|identity| seen += usize::from(*identity == libc.identity));
+        assert_eq!(seen, 1);
+    }
+
+    #[test]
+    fn nothing_outside_of_an_object_is_read() {
+        let words = [1_u64, 2, 3];
+        let start = words.as_ptr() as usize;
+        let segments = [
+            Segment {
+                range: start..start + 24,
+                protection: libc::PROT_READ,
+            },
+            Segment {
+                range: 0x1000..0x2000,
+                protection: libc::PROT_WRITE,
+            },
+        ];
+        let memory = Memory {
+            base: start,
+            segments: &segments,
+        };
+        // By address, and by the distance from the start.
+        assert_eq!(memory.table::<u64>(start, 24), Some(&words[..]));
+        assert_eq!(memory.table::<u64>(8, 16), Some(&words[1..]));
+        assert_eq!(memory.word(start + 16), Some(3));
+        assert_eq!(memory.table::<u64>(start, 25), None);
+        assert_eq!(memory.table::<u64>(start + 4, 8), None, "not aligned");
+        assert_eq!(memory.table::<u64>(usize::MAX - 7, 16), None);
+        assert_eq!(memory.table::<u64>(0x1000, 8), None, "not readable");
+        assert_eq!(memory.word(start + 24), None);
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn stubs_are_known_by_their_code() {
+        // GNU ld and lld; the same with CET; the same with `bnd`; mold.
+        assert!(is_stub(&[0x68, 7, 0, 0, 0, 0xe9, 1, 2, 3, 4], 7));
+        assert!(is_stub(
+            &[0xf3, 0x0f, 0x1e, 0xfa, 0x68, 7, 0, 0, 0, 0xe9, 1, 2],
+            7
+        ));
+        assert!(is_stub(
+            &[0xf3, 0x0f, 0x1e, 0xfa, 0x68, 7, 0, 0, 0, 0xf2, 0xe9, 1],
+            7
+        ));
+        assert!(is_stub(
+            &[0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0x53, 0xff, 0x35, 1, 2],
+            7
+        ));
+        // Another slot's; a function; too short.
+        assert!(!is_stub(&[0x68, 8, 0, 0, 0, 0xe9, 1, 2, 3, 4], 7));
+        assert!(!is_stub(&[0x55, 0x48, 0x89, 0xe5], 7));
+        assert!(!is_stub(&[0x68, 7], 7));
+    }
 }

@@ -210,6 +210,7 @@ fn plan_for(choose: impl FnOnce(&Snapshot) -> Result<usize, Reason>) -> Result<P
     let snapshot = elf::snapshot();
     let library = &snapshot.objects[choose(&snapshot)?];
     let label = library.identity.label();
+    let originals = originals_in(library)?;
     let ours = snapshot
         .objects
         .iter()
@@ -220,7 +221,6 @@ fn plan_for(choose: impl FnOnce(&Snapshot) -> Result<usize, Reason>) -> Result<P
             "the loader does not keep the tracker and {label} loaded"
         ));
     }
-    let originals = originals_in(library)?;
     let mut slots = Vec::new();
     for object in &snapshot.objects {
         for slot in &object.slots {
