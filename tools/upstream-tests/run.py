@@ -8,8 +8,8 @@
 
 Each file runs twice on each of the two bindings: whole, as its RUN lines say (the file on Python, its output
 through FileCheck), and case by case (see each.py), where the output is compared as well. What passes on stock
-and does not on the tracked bindings is an error unless expected.toml gives a reason; an entry there that is
-no longer needed is an error too. docs/upstream-tests.md has the results.
+and does not on the tracked bindings is an error unless expected.toml gives a reason, and so is a crash where
+stock only fails; an entry in expected.toml that is no longer needed is an error too. docs/upstream-tests.md has the results.
 
 None of upstream's files enter the repository: they are downloaded to build/upstream-tests.
 """
@@ -169,8 +169,8 @@ class Bindings:
     def normal(self, text):
         text = re.sub(r"0x[0-9a-fA-F]{4,}", "ADDRESS", text)
         text = re.sub(r'"[^"\n]*/mlir/', '".../mlir/', text)
-        # Lines of the bindings' Python files are the same files in both; tracebacks of C++ have none.
-        return text
+        # Stock says no more than this much; ours goes on with the reason.
+        return re.sub(r"(the operation has been invalidated): .*", r"\1", text)
 
 
 def run_lines(path):
@@ -185,13 +185,15 @@ Difference = collections.namedtuple("Difference", "test kind stock tracked stock
 
 
 def compare(test, stock, tracked):
-    """None if both pass alike or both fail; otherwise what differs."""
-    if stock[0] == "ok" and tracked[0] != "ok":
-        kind = "crash" if tracked[0].startswith(("signal", "time")) else "fail"
+    """None if both pass alike; otherwise what differs, or "neither" if both fail."""
+    if short(tracked) == "crashes" and short(stock) != "crashes":
+        kind = "crash"
+    elif stock[0] == "ok" and tracked[0] != "ok":
+        kind = "fail"
     elif stock[0] == "ok" and stock[1] != tracked[1]:
         kind = "output"
-    elif stock[0] != "ok" and tracked[0] == "ok":
-        kind = "better"
+    elif stock[0] != "ok":
+        kind = "better" if tracked[0] == "ok" else "neither"
     else:
         return None
     return Difference(test, kind, stock[0], tracked[0], stock[1], tracked[1])
@@ -274,7 +276,7 @@ def main():
     parser.add_argument("--folder", default=BUILD / "upstream-tests", type=Path, help="for what is downloaded")
     parser.add_argument("--file-seconds", default=180.0, type=float)
     parser.add_argument("--case-seconds", default=60.0, type=float)
-    parser.add_argument("--json", type=Path, help="also all that differs, for a program to read")
+    parser.add_argument("--json", type=Path, help="also all that fails or differs, with its output, for a program to read")
     parser.add_argument("--verbose", "-v", action="store_true", help="the outputs of what differs")
     arguments = parser.parse_args()
 
@@ -307,7 +309,7 @@ def main():
     needless, unexpected, everything = set(), [], []
     for tree, tests in trees.items():
         counts = collections.Counter()
-        better = []
+        better, otherwise = [], []
         print(f"\n==== {tree}: {tests}")
         for path in sorted(tests.rglob("*.py")):
             relative = path.relative_to(tests).as_posix()
@@ -318,6 +320,7 @@ def main():
             everything += differences
             worse = {d.test: d for d in differences if d.kind in WORSE}
             better += [d for d in differences if d.kind == "better"]
+            otherwise += [d for d in differences if d.kind == "neither" and d.stock != d.tracked]
             needless |= {name for name in expected
                          if name.partition("::")[0] == test and name not in worse}
             for name, difference in worse.items():
@@ -334,6 +337,8 @@ def main():
                 sys.stdout.flush()
         for difference in better:
             print(f"  better     {difference.test}: stock {difference.stock}, ours passes")
+        for difference in otherwise:
+            print(f"  otherwise  {difference.test}: stock {difference.stock}, ours {difference.tracked}")
         print_totals(counts)
         unsteady = sorted(name for what, name, _ in counts if what == "unsteady")
         if unsteady:
