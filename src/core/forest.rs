@@ -6,7 +6,8 @@
 //! table; it is *tracked*, or an *anchor*: an untracked object that has something tracked below it.
 //!
 //! Invariants, whenever a stripe's lock is free:
-//! - a node is in its tracker's index, and nothing else is;
+//! - a node is in its tracker's index, and nothing else is; only a node whose own destruction has been reported
+//!   may be out of it already, so that its address is free for another;
 //! - a node's children form a doubly linked list that starts at `first_child`; the nodes without a parent
 //!   form one that starts at the scope's `roots`;
 //! - parent links have no cycle, and stay within one scope;
@@ -280,10 +281,16 @@ impl Stripe {
     /// Takes a node without children, and not tracked, out of everything.
     #[inline]
     fn remove_node(&mut self, tracker: &Inner, node: Node) {
+        tracker.index.remove(node.hot.object(), node.slot);
+        self.remove_unindexed(tracker, node);
+    }
+
+    /// The same for one that is not in the index any more.
+    #[inline]
+    fn remove_unindexed(&mut self, tracker: &Inner, node: Node) {
         debug_assert_eq!(get(&node.cold.first_child), NONE);
         let meta = node.cold.meta();
         self.detach(node);
-        tracker.index.remove(node.hot.object());
         self.give_slot_back(node);
         self.scopes[meta.scope() as usize].nodes -= 1;
         tracker.stripes[meta.stripe() as usize]
@@ -559,11 +566,25 @@ impl Stripe {
 
     /// Ends a node alone (R7) and takes it out of the tree; what is below it moves up, so that it stays below
     /// everything that encloses the node (R5).
+    #[inline]
     pub fn end_alone(&mut self, tracker: &Inner, node: Node, cause: Cause, ending: &mut Ending) {
+        tracker.index.remove(node.hot.object(), node.slot);
+        self.end_unindexed(tracker, node, cause, ending);
+    }
+
+    /// The same for a node that is not in the index any more.
+    #[inline]
+    pub fn end_unindexed(
+        &mut self,
+        tracker: &Inner,
+        node: Node,
+        cause: Cause,
+        ending: &mut Ending,
+    ) {
         self.end_incarnation(tracker, node, cause, ending);
         let parent = get(&node.cold.parent);
         self.give_children(node, parent);
-        self.remove_node(tracker, node);
+        self.remove_unindexed(tracker, node);
         self.prune(tracker, parent);
     }
 

@@ -133,27 +133,41 @@ impl Index {
         }
     }
 
-    /// Takes an object out that is in the index.
+    /// Takes an object out, if it is at that slot.
     #[inline]
-    pub fn remove(&self, object: usize) {
+    pub fn remove(&self, object: usize, slot: Slot) {
+        self.take_if(object, |known| known == slot);
+    }
+
+    /// Looks an object's slot up, and takes it out if `is_wanted` says so: then the answer is `Ok`.
+    #[inline]
+    pub fn take_if(
+        &self,
+        object: usize,
+        is_wanted: impl FnOnce(Slot) -> bool,
+    ) -> Option<Result<Slot, Slot>> {
         let address = Address::new(object);
         let hash = address.hash();
         let number = self.shard_of(hash);
         let mut shard = self.map.shards()[number].write();
-        if shard
-            .remove_entry(hash, |(known, _)| *known == address)
-            .is_some()
-        {
-            let filter = &self.filters[number];
-            if filter.count_stale() {
-                // SAFETY: the guard keeps the table as it is while the iterator lives.
-                let hashes = unsafe { shard.iter() }.map(|bucket| {
-                    // SAFETY: as above.
-                    unsafe { bucket.as_ref() }.0.hash()
-                });
-                filter.refresh(hashes);
-            }
+        let bucket = shard.find(hash, |(known, _)| *known == address)?;
+        // SAFETY: the bucket is of the table that the guard keeps others from changing.
+        let slot = *unsafe { bucket.as_ref() }.1.get();
+        if !is_wanted(slot) {
+            return Some(Err(slot));
         }
+        // SAFETY: the table has not changed since the bucket was found in it.
+        unsafe { shard.erase(bucket) };
+        let filter = &self.filters[number];
+        if filter.count_stale() {
+            // SAFETY: the guard keeps the table as it is while the iterator lives.
+            let hashes = unsafe { shard.iter() }.map(|bucket| {
+                // SAFETY: as above.
+                unsafe { bucket.as_ref() }.0.hash()
+            });
+            filter.refresh(hashes);
+        }
+        Some(Ok(slot))
     }
 
     #[cfg(test)]
@@ -367,8 +381,11 @@ mod tests {
                 assert_eq!(is_new, !inside.contains_key(&object));
                 assert_eq!(*inside.entry(object).or_insert(slot), slot);
             } else {
-                index.remove(object);
-                inside.remove(&object);
+                if let Some(slot) = inside.remove(&object) {
+                    index.remove(object, slot + 1); // Another's: nothing happens.
+                    assert_eq!(index.get(object), Some(slot));
+                    index.remove(object, slot);
+                }
             }
             let probe = at((bits >> 20) as usize % 60_000);
             assert_eq!(index.get(probe), inside.get(&probe).copied());
@@ -392,8 +409,9 @@ mod tests {
         index.get_or_insert(at(1), || Ok::<_, ()>(7)).unwrap();
         index.replace(at(1), 8);
         assert_eq!(index.get(at(1)), Some(8));
-        index.remove(at(1));
-        assert_eq!(index.get(at(1)), None);
+        assert_eq!(index.take_if(at(1), |_| false), Some(Err(8)));
+        assert_eq!(index.take_if(at(1), |_| true), Some(Ok(8)));
+        assert_eq!(index.take_if(at(1), |_| true), None);
         index.shrink();
     }
 }

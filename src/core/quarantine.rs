@@ -47,10 +47,9 @@ impl Quarantine {
             kind: death.kind,
         };
         let position = self.next;
-        if position < self.records.len() {
-            self.records[position] = record;
-        } else {
-            self.records.push(record);
+        match self.records.get_mut(position) {
+            Some(oldest) => *oldest = record,
+            None => self.records.push(record),
         }
         self.next = (position + 1) % CAPACITY;
         cold.last_death

@@ -443,13 +443,20 @@ impl Tracker {
         while let Some(slot) = inner.index.get(object) {
             let node = Node::at(slot);
             let mut stripe = forest::stripe(node.cold.meta().stripe()).lock();
-            // Without the lock the slot may have got another tenant meanwhile.
-            let is_tenant = !node.cold.meta().is(State::Free) && node.hot.object() == object;
-            if is_tenant && stripe.owner(node) == self.id {
+            if self.is_tenant(&stripe, node, object) {
                 change(&mut stripe, node);
                 return;
             }
         }
+    }
+
+    /// Whether a slot that the index gave still is the node of that object, now that its stripe is locked: it may
+    /// have got another tenant meanwhile.
+    #[inline]
+    fn is_tenant(self, stripe: &Stripe, node: Node, object: usize) -> bool {
+        !node.cold.meta().is(State::Free)
+            && node.hot.object() == object
+            && stripe.owner(node) == self.id
     }
 
     /// Whether the tracker certainly has nothing at an address: then a hook has nothing to do. Nearly all reports
@@ -517,20 +524,55 @@ impl Tracker {
     /// As [`destroy`](Self::destroy), together with those direct children whose kind is in `kinds` (bit k is
     /// kind k): the parts that nobody reports one by one, such as a block's arguments.
     pub fn destroy_with(self, object: usize, kinds: u32) -> Result<(), Error> {
-        self.end_at(object, |inner, stripe, node, notice| {
-            let attribution = ATTRIBUTION.get();
+        let inner = self.inner()?;
+        if !inner.may_have(object) {
+            return Ok(());
+        }
+        let mut notice = Notice::new(inner);
+        {
+            let _pass = Gate::enter();
+            self.destroy_known(inner, object, kinds, &mut notice);
+        }
+        notice.deliver();
+        Ok(())
+    }
+
+    fn destroy_known(self, inner: &'static Inner, object: usize, kinds: u32, notice: &mut Notice) {
+        let attribution = ATTRIBUTION.get();
+        let cause = match attribution.cause {
+            Cause::Unknown => Cause::Destroyed,
+            _ if attribution.by.object == object => Cause::Erased,
+            given => given,
+        };
+        // A tracked object leaves the index at once, in the look-up that finds it. From then on its address is
+        // free, and its epoch says whether it still is the one that was found.
+        let mut epoch = None;
+        while let Some(found) = inner.index.take_if(object, |slot| {
+            epoch = Node::at(slot).hot.live_epoch();
+            epoch.is_some()
+        }) {
+            let (Ok(slot) | Err(slot)) = found;
+            let node = Node::at(slot);
+            let mut stripe = forest::stripe(node.cold.meta().stripe()).lock();
+            let is_same = match epoch {
+                Some(_) => node.hot.live_epoch() == epoch,
+                None => self.is_tenant(&stripe, node, object),
+            };
+            if !is_same {
+                continue; // Another thread was faster.
+            }
             if kinds != 0 {
                 let mut ending = Ending::now(reference_of(node), notice.ends.as_mut());
                 stripe.end_parts(inner, node, kinds, &mut ending);
             }
-            let cause = match attribution.cause {
-                Cause::Unknown => Cause::Destroyed,
-                _ if attribution.by.object == object => Cause::Erased,
-                given => given,
-            };
             let mut ending = Ending::now(attribution.by, notice.ends.as_mut());
-            stripe.end_alone(inner, node, cause, &mut ending);
-        })
+            if epoch.is_some() {
+                stripe.end_unindexed(inner, node, cause, &mut ending);
+            } else {
+                stripe.end_alone(inner, node, cause, &mut ending);
+            }
+            return;
+        }
     }
 
     /// `object` has new ancestors, nearest first and complete up to the outermost, and takes all below it
