@@ -231,13 +231,24 @@ def test_erasing_what_is_in_use_from_inside(ctx):
 def test_erasing_what_uses_itself(ctx):
     module = ir.Module.parse('module { %0 = "test.loop"(%0) ({ "test.inside"(%0) : (i32) -> () }) : (i32) -> i32 }', ctx)
     loop = module.body.operations[0]
-    copy = loop.operation.clone(ip=False)
     inside = loop.regions[0].blocks[0].operations[0]
     loop.erase()
     dead(lambda: inside.operation.name, "'test.loop'")
-    del copy
-    settle(ctx)
     assert len(module.body.operations) == 0
+
+
+def test_erasing_regions_that_use_one_another(ctx):
+    module = ir.Module.parse(
+        """module { "test.two"() ({ %0 = "test.make"() : () -> i32 cf.br ^b ^b: "test.end"() : () -> () },
+                                  { "test.use"() : () -> () "test.br"()[^c] : () -> () ^c: "test.end"() : () -> () }) : () -> () }""", ctx)
+    two = module.body.operations[0]
+    first, second = list(two.regions)
+    make, use, branch = first.blocks[0].operations[0], second.blocks[0].operations[0], second.blocks[0].operations[1]
+    with ctx, ir.Location.unknown():
+        ir.Operation.create("test.use", operands=[make.results[0]], ip=ir.InsertionPoint(use))
+    branch.operation.successors[0] = first.blocks[1]
+    two.erase()
+    dead(lambda: make.operation.name)
 
 
 def test_erasing_a_block_that_is_branched_to(ctx):

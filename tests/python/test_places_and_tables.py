@@ -154,6 +154,9 @@ def test_erasing_what_is_not_in_the_table(ctx):
     refused(lambda: table.erase(other.body.operations[0]), "not in this symbol table")
     refused(lambda: table.erase(body(module).operations[0]))
     refused(lambda: table.erase(module.operation))
+    nameless = ir.Operation.create("test.op", loc=ir.Location.unknown(ctx), ip=ir.InsertionPoint(module.body))
+    refused(lambda: table.erase(nameless), "symbol name")
+    refused(lambda: table.insert(nameless), "symbol name")
     assert len(other.body.operations) == 2
 
 

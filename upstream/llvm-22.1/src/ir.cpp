@@ -668,6 +668,13 @@ PyAsmState::PyAsmState(PyOperationBase &operation, bool useLocalScope)
 
 // ---- Symbol tables. MLIR's own keeps pointers to the symbols and is not told when they end.
 
+static MlirAttribute symbolNameOf(MlirOperation operation) {
+  MlirAttribute name = mlirOperationGetAttributeByName(operation, mlirSymbolTableGetSymbolAttributeName());
+  if (mlirAttributeIsNull(name) || !mlirAttributeIsAString(name))
+    throw nb::value_error("Expected operation to have a symbol name.");
+  return name;
+}
+
 PySymbolTable::PySymbolTable(PyOperationBase &operation)
     : operation(operation.getOperation().getRef()), symbolTable{nullptr} {
   create();
@@ -723,6 +730,7 @@ void PySymbolTable::erase(PyOperationBase &symbol) {
   PyOperation &symbolOp = symbol.getOperation();
   if (mlirOperationGetParentOperation(symbolOp.get()).ptr != operation->getAddress())
     refuse(quotedName(symbolOp.getName()) + " is not in this symbol table.");
+  (void)symbolNameOf(symbolOp.get());
   if (RewriteScope::current())
     return symbolOp.erase();
   refresh();
@@ -733,9 +741,7 @@ void PySymbolTable::erase(PyOperationBase &symbol) {
 PyStringAttribute PySymbolTable::insert(PyOperationBase &symbol) {
   PyOperation &symbolOp = symbol.getOperation();
   MlirOperation raw = symbolOp.get();
-  MlirAttribute name = mlirOperationGetAttributeByName(raw, mlirSymbolTableGetSymbolAttributeName());
-  if (mlirAttributeIsNull(name))
-    throw nb::value_error("Expected operation to have a symbol name.");
+  (void)symbolNameOf(raw);
   MlirOperation parent = mlirOperationGetParentOperation(raw);
   if (mlirOperationIsNull(parent)) {
     symbolOp.requireMovable();

@@ -343,6 +343,22 @@ void dropInnerUses(MlirOperation operation) {
     for (MlirOpOperand use; use = mlirValueGetFirstUse(result), !mlirOpOperandIsNull(use);)
       mlirOperationSetOperands(mlirOpOperandGetOwner(use), 0, nullptr);
   }
+  // MLIR destroys one region after the other, and only forgets uses within each.
+  if (mlirOperationGetNumRegions(operation) < 2)
+    return;
+  mlirOperationWalk(
+      operation,
+      [](MlirOperation inner, void *root) {
+        if (inner.ptr == root)
+          return MlirWalkResultAdvance;
+        mlirOperationSetOperands(inner, 0, nullptr);
+        MlirBlock home = mlirOperationGetBlock(inner);
+        for (intptr_t i = 0, e = mlirOperationGetNumSuccessors(inner); i < e; ++i)
+          if (mlirBlockGetParentRegion(mlirOperationGetSuccessor(inner, i)).ptr != mlirBlockGetParentRegion(home).ptr)
+            mlirOperationSetSuccessor(inner, i, home);
+        return MlirWalkResultAdvance;
+      },
+      operation.ptr, MlirWalkPreOrder);
 }
 
 void requireUnused(MlirOperation operation, bool results) {
