@@ -518,12 +518,6 @@ void lot_attribution_leave(struct lot_attribution previous);
 bool lot_is_live(struct lot_ref ref);
 
 /**
- * For `lot/lot.hpp`, which does inline what `lot_is_live` does: the table that it reads. Its layout is part of
- * what `LOT_ABI_VERSION` counts, and nobody else's business. Never null; any thread.
- */
-const void *lot_live_table(void);
-
-/**
  * How a ref died. `LOT_ERROR_NOT_FOUND` for one that is live, was never given out, or died too long ago: at
  * least the last 16,384 deaths of its scope are on record. Any thread.
  *

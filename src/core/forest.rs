@@ -459,9 +459,18 @@ impl Stripe {
                 _ => break,
             }
         }
-        check_ancestors(placed.hot.object(), ancestors)?;
         let meta = placed.cold.meta();
         let (scope, stripe) = (meta.scope(), meta.stripe());
+        // Often only this link is new, and what encloses it is known to be where the report says.
+        if let Some(ancestor) = ancestors.get(known)
+            && let Some(slot) = tracker.index.get(*ancestor)
+            && is_in_scope(Node::at(slot), stripe, scope)
+            && leads_up_through(Node::at(slot), &ancestors[known + 1..], node)
+        {
+            self.relink(tracker, node, slot);
+            return Ok(Ok(()));
+        }
+        check_ancestors(placed.hot.object(), ancestors)?;
         let missing = &ancestors[known..];
         for ancestor in missing {
             if let Some(other) = tracker.index.get(*ancestor)
@@ -694,6 +703,18 @@ impl Stripe {
             true
         });
     }
+}
+
+/// Whether the links from `node` upwards pass through just these objects, and not through `below`.
+fn leads_up_through(mut node: Node, ancestors: &[usize], below: Node) -> bool {
+    for ancestor in ancestors {
+        let parent = get(&node.cold.parent);
+        if parent == NONE || node.slot == below.slot || Node::at(parent).hot.object() != *ancestor {
+            return false;
+        }
+        node = Node::at(parent);
+    }
+    node.slot != below.slot && get(&node.cold.parent) == NONE
 }
 
 /// Whether a node that the index gave belongs to this scope. Nodes of other stripes are not ours to read, except

@@ -121,6 +121,9 @@ impl Cold {
 }
 
 /// Each pointer is moved back by the number of its first slot, so that it is indexed by the slot itself.
+/// `lot/lot.hpp` reads this one as `lot_live_table`, to do inline what [`is_live`] does: it knows the layout of
+/// [`Hot`], and how [`segment_of`] chooses.
+#[unsafe(export_name = "lot_live_table")]
 static HOT: [AtomicPtr<Hot>; SEGMENTS] = [const { AtomicPtr::new(ptr::null_mut()) }; SEGMENTS];
 static COLD: [AtomicPtr<Cold>; SEGMENTS] = [const { AtomicPtr::new(ptr::null_mut()) }; SEGMENTS];
 
@@ -196,12 +199,6 @@ impl Node {
         // SAFETY: `reserve` makes the segment before it gives a slot out, and slots come from nowhere else.
         unsafe { Self::find(slot).unwrap_unchecked() }
     }
-}
-
-/// The segments of hot halves, for those who do what [`is_live`] does in another language: `lot/lot.hpp` knows
-/// the layout of `Hot`, `FIRST_BITS` and [`segment_of`].
-pub fn hot_segments() -> &'static [AtomicPtr<Hot>; SEGMENTS] {
-    &HOT
 }
 
 /// Whether `(object, epoch)` is live. Any bits may be asked about (R3).

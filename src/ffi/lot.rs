@@ -10,7 +10,6 @@ use std::slice;
 use std::sync::Arc;
 
 use super::{LAST_MESSAGE, Out, guard};
-use crate::core::table::hot_segments;
 use crate::{
     Attribution, Cause, Death, Description, End, Error, ErrorKind, Format, Ref, Tracker, Visit,
 };
@@ -708,13 +707,6 @@ pub extern "C" fn lot_attribution_leave(previous: lot_attribution) {
 #[unsafe(no_mangle)]
 pub extern "C" fn lot_is_live(r#ref: lot_ref) -> bool {
     Ref::from(r#ref).is_live()
-}
-
-/// For `lot/lot.hpp`, which does inline what `lot_is_live` does: the table that it reads. Its layout is part of
-/// what `LOT_ABI_VERSION` counts, and nobody else's business. Never null; any thread.
-#[unsafe(no_mangle)]
-pub extern "C" fn lot_live_table() -> *const c_void {
-    hot_segments().as_ptr().cast()
 }
 
 /// How a ref died. `LOT_ERROR_NOT_FOUND` for one that is live, was never given out, or died too long ago: at
