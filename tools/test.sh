@@ -14,12 +14,12 @@ rm -rf "$logs" "$results"
 mkdir -p "$logs" "$results"
 reports=()
 
-totals() {
+totals_so_far() {
   local existing=() report
   for report in "${reports[@]}"; do
     [ -f "$report" ] && existing+=("$report")
   done
-  [ "${#existing[@]}" -eq 0 ] || python3 tools/totals.py "${existing[@]}"
+  python3 tools/totals.py --step-failed "${existing[@]}"
 }
 
 step() { # NAME FUNCTION
@@ -39,7 +39,7 @@ step() { # NAME FUNCTION
   printf 'FAILED\n\n'
   tail -n 100 "$log"
   printf '\nThe step "%s" failed; all of its output is in %s\n\n' "$1" "${log#"$PWD"/}"
-  totals
+  totals_so_far
   exit 1
 }
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""totals.py FILE...: adds up test results; the last line is `N passed, M failed[, K skipped]`.
+"""totals.py [--step-failed] FILE...: adds up test results; the last line is `N passed, M failed[, K skipped]`.
 
 A FILE is a JUnit report, or (named *.txt) what `cargo test` printed, for documentation tests. A file that
-holds no test is an error: a step that ran nothing has not passed.
+holds no test is an error: a step that ran nothing has not passed. With --step-failed at least one failure is
+counted, since a step may fail without a test of its own that does.
 """
 
 import pathlib
@@ -29,7 +30,7 @@ def from_cargo(path):
     return tuple(sum(int(result[index]) for result in results) for index in range(3))
 
 
-def main(names):
+def main(names, step_failed):
     totals = [0, 0, 0]
     for name in names:
         path = pathlib.Path(name)
@@ -39,10 +40,15 @@ def main(names):
         print(f"{path.stem:20} {counts[0]:5} passed {counts[1]:5} failed {counts[2]:5} skipped")
         totals = [total + count for total, count in zip(totals, counts)]
     passed, failed, skipped = totals
+    failed = max(failed, step_failed)
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
+    arguments = sys.argv[1:]
+    step_failed = "--step-failed" in arguments
+    if step_failed:
+        arguments.remove("--step-failed")
+    elif not arguments:
         sys.exit(__doc__)
-    main(sys.argv[1:])
+    main(arguments, step_failed)
