@@ -40,7 +40,7 @@ def main(names, step_failed):
         print(f"{path.stem:20} {counts[0]:5} passed {counts[1]:5} failed {counts[2]:5} skipped")
         totals = [total + count for total, count in zip(totals, counts)]
     passed, failed, skipped = totals
-    failed = max(failed, step_failed)
+    failed = max(failed, int(step_failed))
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
 
 
