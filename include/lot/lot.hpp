@@ -125,11 +125,19 @@ public:
   /// For a std::vector, std::array, llvm::SmallVector or the like of pointers.
   template <typename Container, typename = decltype(std::declval<const Container &>().data())>
   Ancestors(const Container &list) noexcept
-      : data_(reinterpret_cast<const void *const *>(list.data())), size_(list.size()) {}
+      : data_(list.size() ? reinterpret_cast<const void *const *>(list.data())
+                         : &none()),
+        size_(list.size()) {}
   constexpr const void *const *data() const noexcept { return data_; }
   constexpr std::size_t size() const noexcept { return size_; }
 
 private:
+  /// Not null, as the data() of an empty container may be: there are no ancestors, and that is reported.
+  static const void *const &none() noexcept {
+    static const void *const none = nullptr;
+    return none;
+  }
+
   const void *const *data_;
   std::size_t size_;
 };
