@@ -384,6 +384,31 @@ TEST(LoadHooks, AreInstalledWhileMLIRIsInUse) { // R18
     thread.join();
 }
 
+TEST(LoadHooks, LibrariesComeAndGoMeanwhile) { // R18
+  std::atomic<bool> stop{false};
+  std::atomic<int> rounds{0};
+  std::thread thread([&] {
+    while (!stop) {
+      Late late; // Its slots are in all states: being set, unbound, bound, gone.
+      if (++rounds % 2) {
+        mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+        late.erase(make(context));
+      }
+    }
+  });
+  lot::OwnedTracker tracker("coming and going");
+  for (int i = 0; i < 40 || rounds < 40; ++i) {
+    EXPECT_EQ(source::install(tracker), LOT_OK) << lot_last_error_message();
+    EXPECT_EQ(lot_mlir_refresh(tracker.raw()), LOT_OK) << lot_last_error_message();
+    EXPECT_TRUE(sees(tracker));
+    EXPECT_EQ(source::uninstall(tracker), LOT_OK);
+    if (HasFailure())
+      break;
+  }
+  stop = true;
+  thread.join();
+}
+
 TEST(LoadHooks, InstallationsOfManyThreadsDoNotDisturbEachOther) { // R18
   slots::Slots before = slots::read();
   ASSERT_FALSE(before.empty());

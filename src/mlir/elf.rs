@@ -52,7 +52,7 @@ pub(crate) struct Slot {
     pub address: usize,
     pub function: usize,
     pub kind: SlotKind,
-    /// What the word held when the tables were read.
+    /// What the word holds, as of the last look.
     pub value: usize,
     /// The protection of its page, by what the object's headers say.
     pub protection: c_int,
@@ -377,12 +377,13 @@ fn watched(strings: &[u8], offset: usize) -> Option<usize> {
         .position(|function| rest.starts_with(function.name.to_bytes_with_nul()))
 }
 
-/// Whether `value` is what a call slot of `loaded` holds before its first call: the address of a
+/// Whether `slot` holds what a call slot of `loaded` does before its first call: the address of a
 /// stub that has the loader find the function.
-pub(crate) fn is_unbound(loaded: &Loaded, slot: &Slot, value: usize) -> bool {
+pub(crate) fn is_unbound(loaded: &Loaded, slot: &Slot) -> bool {
     let SlotKind::Call(place) = slot.kind else {
         return false;
     };
+    let value = slot.value;
     let mut own = loaded.segments.iter();
     let code = own.find(|s| s.range.contains(&value) && s.protection & libc::PROT_EXEC != 0);
     let Some(code) = code else { return false };

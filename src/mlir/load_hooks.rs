@@ -39,6 +39,9 @@ struct Plan {
     library: Identity,
     originals: [usize; FUNCTION_COUNT],
     slots: Vec<(Identity, Slot)>,
+    /// Keeps the objects of the slots from being unloaded, and loaded anew, before they are written.
+    /// Letting go may run code of an object that nobody else wants any more: so not under a lock.
+    _held: Vec<Held>,
     /// How many objects the loader had added, all of which `slots` covers.
     additions: u64,
 }
@@ -112,12 +115,13 @@ pub(super) fn refresh(tracker: Tracker) -> Result<(), (Reason, Vec<Tracker>)> {
     Ok(())
 }
 
-/// Does what the plan says, and gives it back. Calls and installations on other threads change slots
-/// at any time, so that it may take a new plan: which also finds out if it was a stranger.
+/// Does what the plan says, and gives the plan back that was done. Calls and installations on other
+/// threads change slots at any time, so that it may take a new plan: which also finds out if it was a
+/// stranger.
 fn cover(index: usize, mut plan: Plan) -> Result<Plan, Reason> {
     for _ in 0..100 {
         if apply(index, &plan).is_ok() {
-            break;
+            return Ok(plan);
         }
         plan = plan_of(index)?;
     }
@@ -221,19 +225,28 @@ fn plan_for(choose: impl FnOnce(&Snapshot) -> Result<usize, Reason>) -> Result<P
             "the loader does not keep the tracker and {label} loaded"
         ));
     }
-    let mut slots = Vec::new();
-    for object in &snapshot.objects {
+    let (mut slots, mut all_held) = (Vec::new(), Vec::new());
+    for object in snapshot.objects.iter().filter(|o| !o.slots.is_empty()) {
+        // Waits for a thread that is just loading it. What cannot be held is gone.
+        let Some(held) = Held::new(&object.identity) else {
+            continue;
+        };
         for slot in &object.slots {
+            // SAFETY: an aligned word of the object, which is held.
+            let value = unsafe { super::memory::load(slot.address) };
+            let slot = Slot { value, ..*slot };
             let original = originals[slot.function];
-            if original != 0 && leads_to(original, object, slot, &snapshot)? {
-                slots.push((object.identity.clone(), *slot));
+            if original != 0 && leads_to(original, object, &held, &slot, &snapshot)? {
+                slots.push((object.identity.clone(), slot));
             }
         }
+        all_held.push(held);
     }
     Ok(Plan {
         library: library.identity.clone(),
         originals,
         slots,
+        _held: all_held,
         additions,
     })
 }
@@ -272,6 +285,7 @@ fn originals_in(library: &Loaded) -> Result<[usize; FUNCTION_COUNT], Reason> {
 fn leads_to(
     original: usize,
     object: &Loaded,
+    held: &Held,
     slot: &Slot,
     snapshot: &Snapshot,
 ) -> Result<bool, Reason> {
@@ -280,28 +294,25 @@ fn leads_to(
         return Ok(true);
     }
     if slot.kind == SlotKind::Data
+        || value == 0
         || leads_through_a_hook(value).is_some()
         || snapshot
             .objects
             .iter()
             .any(|other| other.stubs[slot.function] == value)
     {
-        // A variable that the program has changed; another library's; or a detour through a slot
-        // of the main program, which is gone through by itself.
+        // A variable that the program has changed; a weak reference to nothing; another library's;
+        // or a detour through a slot of the main program, which is gone through by itself.
         return Ok(false);
     }
-    // Gone in the meantime, or the kernel's own, which calls nothing.
-    let Some(held) = Held::new(&object.identity) else {
-        return Ok(false);
-    };
     let function = &FUNCTIONS[slot.function];
-    let unbound = elf::is_unbound(object, slot, value);
+    let unbound = elf::is_unbound(object, slot);
     let same_shape = FUNCTIONS.iter().filter(|other| other.ends == function.ends);
     if !unbound && loader::is_definition(value, same_shape.map(|other| other.name)) {
         return Ok(false); // Another MLIR's.
     }
     let caller = object.identity.label();
-    match loader::resolve(object, &held, function.name) {
+    match loader::resolve(object, held, function.name) {
         Some(address) if address != original => Ok(false),
         Some(_) if unbound => Ok(true),
         Some(_) => Err(format!(

@@ -73,11 +73,8 @@ pub(crate) fn keep_for_ever(identity: &Identity) -> bool {
     if identity.name.is_empty() {
         return true; // The main program is not unloaded.
     }
-    // NODELETE makes it stay even if somebody closes it once too often; the open handle does the
-    // same where there is no such flag.
-    Held::open(identity, libc::RTLD_NODELETE)
-        .map(std::mem::forget)
-        .is_some()
+    // The mark stays when this handle is closed.
+    Held::open(identity, libc::RTLD_NODELETE).is_some()
 }
 
 /// The function that a reference to `name` in `object` leads to, by the loader's rules: the object

@@ -47,6 +47,11 @@ impl Pages {
         expected: usize,
         new: usize,
     ) -> io::Result<Result<(), usize>> {
+        // SAFETY: mapped, aligned, readable.
+        let held = unsafe { load(slot) };
+        if held != expected {
+            return Ok(Err(held)); // Without a write, which even a failing exchange is.
+        }
         let page = slot & !(self.size - 1);
         let protection = self.protection(page).unwrap_or(fallback);
         if protection & libc::PROT_WRITE != 0 {
