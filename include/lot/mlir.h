@@ -58,7 +58,8 @@ typedef struct lot_mlir_status {
 #define LOT_MLIR_BLOCK 1
 
 /**
- * An argument of a block. It ends with its block.
+ * An argument of a block. It ends with its block, by its place: so it is to be tracked with its
+ * ancestors, of which the block is the first.
  */
 #define LOT_MLIR_BLOCK_ARGUMENT 2
 

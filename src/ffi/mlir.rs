@@ -15,7 +15,8 @@ use crate::{Error, Tracker};
 pub const LOT_MLIR_OPERATION: lot_kind = 0;
 /// A block.
 pub const LOT_MLIR_BLOCK: lot_kind = 1;
-/// An argument of a block. It ends with its block.
+/// An argument of a block. It ends with its block, by its place: so it is to be tracked with its
+/// ancestors, of which the block is the first.
 pub const LOT_MLIR_BLOCK_ARGUMENT: lot_kind = 2;
 
 const _: () = {
