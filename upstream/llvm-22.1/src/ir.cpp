@@ -1,6 +1,7 @@
 // The members of upstream's wrapper classes that the patch takes over, since what they do depends on refs.
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "llvm/ADT/StringSet.h"
 #include "lot_python/callbacks.h"
 #include "lot_python/tracking.h"
 #include "mlir/Bindings/Python/IRCore.h"
@@ -107,18 +108,24 @@ PyOperation::~PyOperation() {
     ref.release().ignore();
 }
 
-PyOperationRef PyOperation::createInstance(PyMlirContextRef contextRef, MlirOperation operation,
-                                           nb::object parentKeepAlive, lot::Ref ref) {
+PyOperationRef PyOperation::makeInstance(PyMlirContextRef contextRef, MlirOperation operation,
+                                         nb::object parentKeepAlive) {
   nb::object instance = nb::inst_alloc(nb::type<PyOperation>());
   auto *created = nb::inst_ptr<PyOperation>(instance);
   new (created) PyOperation(std::move(contextRef), operation);
   created->handle = instance;
   created->parentKeepAlive = std::move(parentKeepAlive);
-  created->ref = ref;
   nb::inst_mark_ready(instance);
-  if (!ref.setUser(created))
-    raiseDead(ref, Subject::Operation, created->name);
   return PyOperationRef(created, std::move(instance));
+}
+
+PyOperationRef PyOperation::createInstance(PyMlirContextRef contextRef, MlirOperation operation,
+                                           nb::object parentKeepAlive, lot::Ref ref) {
+  PyOperationRef created = makeInstance(std::move(contextRef), operation, std::move(parentKeepAlive));
+  created->ref = ref;
+  if (!ref.setUser(created.get()))
+    raiseDead(ref, Subject::Operation, created->name);
+  return created;
 }
 
 PyOperationRef PyOperation::forOperation(PyMlirContextRef contextRef, MlirOperation operation,
@@ -155,10 +162,26 @@ PyOperationRef PyOperation::forOperation(PyMlirContextRef contextRef, MlirOperat
 
 PyOperationRef PyOperation::createDetached(PyMlirContextRef contextRef, MlirOperation operation,
                                            nb::object parentKeepAlive) {
-  lot::Ref ref = trackNewOperation(contextRef->get(), operation);
-  PyOperationRef created = createInstance(std::move(contextRef), operation, std::move(parentKeepAlive), ref);
+  PyOperationRef created = makeInstance(std::move(contextRef), operation, std::move(parentKeepAlive));
+  created->ref = trackNewOperation(created->getContext()->get(), operation, created.get());
   created->attached = false;
   return created;
+}
+
+nb::object PyOpView::constructDerived(const nb::object &cls, const nb::object &operation) {
+  nb::handle base = nb::type<PyOpView>();
+  auto newOf = [](nb::handle type) { return PyType_GetSlot(reinterpret_cast<PyTypeObject *>(type.ptr()), Py_tp_new); };
+  if (!PyType_Check(cls.ptr()) || newOf(cls) != newOf(base)) {
+    // A class with a `__new__` of its own.
+    nb::object instance = cls.attr("__new__")(cls);
+    base.attr("__init__")(instance, operation);
+    return instance;
+  }
+  // What these two calls would do, without the way through Python.
+  nb::object instance = nb::inst_alloc(cls);
+  new (nb::inst_ptr<PyOpView>(instance)) PyOpView(operation);
+  nb::inst_mark_ready(instance);
+  return instance;
 }
 
 bool PyOperation::isLive() const { return valid && ref.isLive(); }
@@ -680,15 +703,53 @@ PySymbolTable::PySymbolTable(PyOperationBase &operation)
   create();
 }
 
-void PySymbolTable::create() {
+namespace {
+
+/// MLIR aborts when it makes a table of symbols that share a name. Meanwhile all but the first of such symbols
+/// are taken out of the block, and so is `without`.
+class SymbolsAside {
+public:
+  SymbolsAside(MlirBlock block, MlirOperation without) : block(block) {
+    llvm::StringSet<> names;
+    MlirOperation next;
+    for (MlirOperation op = mlirBlockGetFirstOperation(block); !mlirOperationIsNull(op); op = next) {
+      next = mlirOperationGetNextInBlock(op);
+      MlirAttribute attribute = mlirOperationGetAttributeByName(op, mlirSymbolTableGetSymbolAttributeName());
+      if (mlirAttributeIsNull(attribute) || !mlirAttributeIsAString(attribute))
+        continue;
+      MlirStringRef name = mlirStringAttrGetValue(attribute);
+      if (op.ptr == without.ptr || !names.insert(llvm::StringRef(name.data, name.length)).second)
+        aside.push_back({op, next});
+    }
+    for (auto &[op, next] : aside)
+      mlirOperationRemoveFromParent(op);
+  }
+  SymbolsAside(const SymbolsAside &) = delete;
+  SymbolsAside &operator=(const SymbolsAside &) = delete;
+  ~SymbolsAside() {
+    // Backwards, so that what each one was before is there again.
+    for (auto it = aside.rbegin(); it != aside.rend(); ++it)
+      mlirBlockInsertOwnedOperationBefore(block, it->second, it->first);
+  }
+
+private:
+  MlirBlock block;
+  std::vector<std::pair<MlirOperation, MlirOperation>> aside; // with the operation behind it
+};
+
+} // namespace
+
+void PySymbolTable::create(MlirOperation without) {
   MlirOperation raw = operation->get();
   MlirBlock body = {nullptr};
   if (mlirOperationGetNumRegions(raw) == 1)
     body = mlirRegionGetFirstBlock(mlirOperationGetRegion(raw, 0));
   bool hasOneBlock = !mlirBlockIsNull(body) && mlirBlockIsNull(mlirBlockGetNextInRegion(body));
   MlirSymbolTable fresh = {nullptr};
-  if (hasOneBlock)
+  if (hasOneBlock) {
+    SymbolsAside aside(body, without);
     fresh = mlirSymbolTableCreate(raw);
+  }
   if (mlirSymbolTableIsNull(fresh))
     throw nb::type_error("Operation is not a Symbol Table.");
   if (!mlirSymbolTableIsNull(symbolTable))
@@ -697,10 +758,10 @@ void PySymbolTable::create() {
   changes = operation->getState().changes;
 }
 
-void PySymbolTable::refresh() {
+void PySymbolTable::refresh(MlirOperation without) {
   operation->checkValid();
   if (changes != operation->getState().changes)
-    create();
+    create(without);
 }
 
 MlirOperation PySymbolTable::lookup(const std::string &name) {
@@ -749,7 +810,9 @@ PyStringAttribute PySymbolTable::insert(PyOperationBase &symbol) {
   } else if (parent.ptr != operation->getAddress()) {
     refuse(quotedName(raw) + " is in another symbol table.");
   }
-  MlirAttribute inserted = mlirSymbolTableInsert(*this, raw);
+  // If it is in the body already, under the name of another symbol, it is the one to be renamed.
+  refresh(raw);
+  MlirAttribute inserted = mlirSymbolTableInsert(symbolTable, raw);
   symbolOp.setAttached();
   return PyStringAttribute(symbolOp.getContext(), inserted);
 }

@@ -97,7 +97,7 @@ void require(lot::Status status) {
 
 /// Tracks an object. In exact mode nobody needs to know where it is, but for an argument's block: it ends
 /// with that.
-void start(bool isNew, const lot_mlir_c_object &object, Tracked &out) {
+void start(bool isNew, const lot_mlir_c_object &object, Tracked &out, void *user = nullptr) {
   lot_ref ref = {nullptr, 0};
   lot_status status;
   if (isExact()) {
@@ -105,14 +105,15 @@ void start(bool isNew, const lot_mlir_c_object &object, Tracked &out) {
     description.object = object.address;
     description.scope = lot_mlir_c_scope(object.context);
     description.kind = object.kind;
+    description.user = user;
     if (object.kind == LOT_MLIR_BLOCK_ARGUMENT) {
       description.ancestors = &object.block.ptr;
       description.ancestor_count = 1;
     }
     status = isNew ? lot_create(tracker.raw(), &description, &ref) : lot_track(tracker.raw(), &description, &ref, &out.user);
   } else {
-    status = isNew ? lot_mlir_c_create(tracker.raw(), object, nullptr, &ref)
-                   : lot_mlir_c_track(tracker.raw(), object, nullptr, &ref, &out.user);
+    status = isNew ? lot_mlir_c_create(tracker.raw(), object, user, &ref)
+                   : lot_mlir_c_track(tracker.raw(), object, user, &ref, &out.user);
   }
   require(status);
   out.ref = ref;
@@ -128,9 +129,9 @@ Tracked trackOperation(MlirContext context, MlirOperation operation) {
   return tracked;
 }
 
-lot::Ref trackNewOperation(MlirContext context, MlirOperation operation) {
+lot::Ref trackNewOperation(MlirContext context, MlirOperation operation, void *user) {
   Tracked tracked = {};
-  start(true, {operation.ptr, context, mlirOperationGetBlock(operation), {nullptr}, LOT_MLIR_OPERATION}, tracked);
+  start(true, {operation.ptr, context, mlirOperationGetBlock(operation), {nullptr}, LOT_MLIR_OPERATION}, tracked, user);
   return tracked.ref;
 }
 

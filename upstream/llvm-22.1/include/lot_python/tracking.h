@@ -48,8 +48,9 @@ struct Tracked {
 
 /// The ref of an operation, and its wrapper if it has one.
 Tracked trackOperation(MlirContext context, MlirOperation operation);
-/// The same for an operation that was just made: what else was tracked at its address has ended unseen.
-lot::Ref trackNewOperation(MlirContext context, MlirOperation operation);
+/// The same for an operation that was just made, and its wrapper: what else was tracked at its address has ended
+/// unseen.
+lot::Ref trackNewOperation(MlirContext context, MlirOperation operation, void *user);
 lot::Ref trackBlock(MlirContext context, MlirBlock block);
 lot::Ref trackBlockArgument(MlirContext context, MlirValue argument);
 
