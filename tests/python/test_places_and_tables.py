@@ -456,3 +456,45 @@ def test_unbalanced_exit(ctx):
     ip = ir.InsertionPoint(module.body)
     with pytest.raises(RuntimeError):
         ip.__exit__(None, None, None)
+
+
+# ---- Symbols that share a name, which MLIR must not be asked to make a table of.
+
+
+def test_symbols_that_share_a_name(ctx):
+    module = ir.Module.parse("module { func.func private @f(i32) func.func private @other() }", ctx)
+    table = ir.SymbolTable(module.operation)
+    twin = ir.Operation.parse("func.func private @f(f32)", context=ctx)
+    module.body.append(twin)
+    assert "f" in table and str(table["f"].type) == "(i32) -> ()"
+    assert str(table.insert(twin)) == '"f_0"'
+    assert [str(op.attributes["sym_name"]) for op in module.body.operations] == ['"f"', '"other"', '"f_0"']
+    assert table["f_0"] == twin and module.operation.verify()
+    # The twin comes first: it still is the one that gets another name.
+    first = ir.Operation.parse("func.func private @other(f64)", context=ctx)
+    ir.InsertionPoint(module.body.operations[0]).insert(first)
+    assert str(table.insert(first)) == '"other_0"'
+    assert [str(op.attributes["sym_name"]) for op in module.body.operations] == ['"other_0"', '"f"', '"other"', '"f_0"']
+    assert len({table[name].operation for name in ("f", "f_0", "other", "other_0")}) == 4
+
+
+# ---- The dialect modules that are not rebuilt read a context where the stock header has it.
+
+
+def test_dialect_modules_of_the_stock_package(ctx):
+    from mlir.dialects import amdgpu, gpu, nvgpu, pdl, quant, sparse_tensor, transform
+
+    with ctx, ir.Location.unknown():
+        f32, i8 = ir.F32Type.get(), ir.IntegerType.get_signless(8)
+        types = [
+            amdgpu.TDMBaseType.get(f32),
+            gpu.AsyncTokenType.get(),
+            nvgpu.TensorMapDescriptorType.get(ir.MemRefType.get([8], f32), 0, 0, 0, 0),
+            pdl.OperationType.get(),
+            quant.UniformQuantizedType.get(1, i8, f32, 0.5, 0, -128, 127),
+            transform.AnyOpType.get(),
+        ]
+        types += [sparse_tensor.EncodingAttr.parse("#sparse_tensor.encoding<{ map = (d0) -> (d0 : compressed) }>")]
+    for made in types:
+        assert made.context is ctx, type(made)
+        assert str(made)
