@@ -99,7 +99,8 @@ pub struct Death {
     /// Whose end, or change, took it along; [`Ref::NULL`] if nobody else's. Its epoch is 0 if that object was
     /// not tracked.
     pub by: Ref,
-    /// When, in nanoseconds of the system's monotonic clock.
+    /// When, in nanoseconds of the system's monotonic clock; on Linux `CLOCK_MONOTONIC_COARSE`, which steps with the
+    /// timer tick (some milliseconds).
     pub time_ns: u64,
     pub cause: Cause,
     pub kind: u8,

@@ -73,7 +73,8 @@ typedef struct lot_death {
    */
   struct lot_ref by;
   /**
-   * When, in nanoseconds of the system's monotonic clock.
+   * When, in nanoseconds of the system's monotonic clock; on Linux CLOCK_MONOTONIC_COARSE, which steps with the
+   * timer tick (some milliseconds).
    */
   uint64_t time_ns;
   lot_cause cause;

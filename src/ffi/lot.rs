@@ -137,7 +137,8 @@ pub struct lot_death {
     /// Whose end, or change, took it along; the null ref if nobody else's. Its epoch is 0 if that object was
     /// not tracked.
     pub by: lot_ref,
-    /// When, in nanoseconds of the system's monotonic clock.
+    /// When, in nanoseconds of the system's monotonic clock; on Linux CLOCK_MONOTONIC_COARSE, which steps with the
+    /// timer tick (some milliseconds).
     pub time_ns: u64,
     pub cause: lot_cause,
     pub kind: lot_kind,
