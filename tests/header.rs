@@ -18,7 +18,15 @@ const VERSION_MACROS: &str = concat!(
     "\"",
 );
 
-const REF_LAYOUT: &str = r#"
+const LOT_TRAILER: &str = r#"
+/* What lot/lot.hpp reads to do inline what `lot_is_live` does. Its layout is part of what `LOT_ABI_VERSION`
+ * counts, and nobody else's business. */
+#if defined(__cplusplus)
+extern "C" const void *lot_live_table[25];
+#else
+extern const void *lot_live_table[25];
+#endif
+
 /* Both sides of the ABI pass a lot_ref by value, so both state its layout. */
 #if defined(__cplusplus)
 static_assert(sizeof(lot_ref) == 16, "lot_ref is 16 bytes");
@@ -48,7 +56,7 @@ const LOT: Header = Header {
     guard: "LOT_LOT_H",
     includes: &[],
     before_types: VERSION_MACROS,
-    after_functions: REF_LAYOUT,
+    after_functions: LOT_TRAILER,
 };
 
 const MLIR: Header = Header {

@@ -3,9 +3,10 @@
 # check.sh CHECK: one property of the built libraries; says what breaks it.
 set -euo pipefail
 
-# The functions that the generated C headers declare: nothing else may be visible, and nothing less.
+# The functions, and the table, that the generated C headers declare: nothing else may be visible, and nothing
+# less.
 declared() {
-  grep -lZ cbindgen "$HEADERS"/*.h | xargs -0 cat | grep -oE '\blot_[a-z0-9_]+\(' | tr -d '(' | sort -u
+  grep -lZ cbindgen "$HEADERS"/*.h | xargs -0 cat | grep -oE '\blot_[a-z0-9_]+[[(]' | tr -d '[(' | sort -u
 }
 
 same() {

@@ -582,6 +582,14 @@ lot_status lot_dump(struct lot_tracker tracker, lot_format format, lot_write_fn 
 }  // extern "C"
 #endif  // __cplusplus
 
+/* What lot/lot.hpp reads to do inline what `lot_is_live` does. Its layout is part of what `LOT_ABI_VERSION`
+ * counts, and nobody else's business. */
+#if defined(__cplusplus)
+extern "C" const void *lot_live_table[25];
+#else
+extern const void *lot_live_table[25];
+#endif
+
 /* Both sides of the ABI pass a lot_ref by value, so both state its layout. */
 #if defined(__cplusplus)
 static_assert(sizeof(lot_ref) == 16, "lot_ref is 16 bytes");
