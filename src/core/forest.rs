@@ -293,9 +293,7 @@ impl Stripe {
         self.detach(node);
         self.give_slot_back(node);
         self.scopes[meta.scope() as usize].nodes -= 1;
-        tracker.stripes[meta.stripe() as usize]
-            .0
-            .remove_node(tracker, meta.stripe());
+        tracker.stripes[meta.stripe() as usize].0.remove_node();
         self.note_if_empty(meta.scope());
     }
 

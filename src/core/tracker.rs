@@ -35,7 +35,7 @@ pub struct Inner {
     id: AtomicU64,
     pub index: Index,
     pub stripes: [Padded<Share>; STRIPES],
-    /// Bit n: the tracker has nodes in stripe n.
+    /// Bit n: the tracker may have nodes in stripe n.
     busy: AtomicU32,
     exact_sources: AtomicU32,
     observed: AtomicBool,
@@ -65,13 +65,21 @@ fn step(counter: &AtomicU32, by: i32) -> u32 {
 
 impl Share {
     pub fn add_node(&self, tracker: &Inner, stripe: u8) {
-        if step(&self.nodes, 1) == 1 {
+        step(&self.nodes, 1);
+        // Looked at first: hooks of all threads read this line, so it must not be written without need.
+        if tracker.busy.load(Ordering::Relaxed) & 1 << stripe == 0 {
             tracker.busy.fetch_or(1 << stripe, Ordering::Release);
         }
     }
 
-    pub fn remove_node(&self, tracker: &Inner, stripe: u8) {
-        if step(&self.nodes, -1) == 0 {
+    pub fn remove_node(&self) {
+        step(&self.nodes, -1);
+    }
+
+    /// Takes the stripe's bit back if there are no nodes in it. Not done by every removal, since objects that come
+    /// and go one at a time would then have all threads fight over the bits.
+    pub fn settle(&self, tracker: &Inner, stripe: u8) {
+        if self.nodes.load(Ordering::Relaxed) == 0 {
             tracker.busy.fetch_and(!(1 << stripe), Ordering::Release);
         }
     }
@@ -197,6 +205,7 @@ impl Tracker {
                 let mut ending = Ending::now(Ref::NULL, notice.ends.as_mut());
                 stripe.clear_scope(inner, scope, &mut ending);
             }
+            inner.stripes[number].0.settle(inner, number as u8);
             stripe.forget_scopes_of(self.id);
         }
         inner.index.shrink();
@@ -620,11 +629,13 @@ impl Tracker {
         let mut notice = Notice::new(inner);
         {
             let _pass = Gate::enter();
-            let mut stripe = forest::stripe(forest::stripe_of(self.id, scope)).lock();
+            let number = forest::stripe_of(self.id, scope);
+            let mut stripe = forest::stripe(number).lock();
             if let Some(scope) = stripe.find_scope(self.id, scope) {
                 let mut ending = Ending::now(Ref::NULL, notice.ends.as_mut());
                 stripe.clear_scope(inner, scope, &mut ending);
             }
+            inner.stripes[number as usize].0.settle(inner, number);
         }
         if inner.busy.load(Ordering::Acquire) == 0 {
             let _pass = Gate::enter();
