@@ -482,6 +482,21 @@ impl Tracker {
         object: usize,
         end: impl FnOnce(&'static Inner, &mut Stripe, Node, &mut Notice),
     ) -> Result<(), Error> {
+        self.hook(object, |inner, notice| {
+            self.with_node(inner, object, |stripe, node| {
+                end(inner, stripe, node, notice)
+            });
+        })
+    }
+
+    /// What every hook that ends something has around it: nothing is done for an address that the tracker lacks,
+    /// and the observer hears of the ends when all locks are free.
+    #[inline]
+    fn hook(
+        self,
+        object: usize,
+        work: impl FnOnce(&'static Inner, &mut Notice),
+    ) -> Result<(), Error> {
         let inner = self.inner()?;
         if !inner.may_have(object) {
             return Ok(());
@@ -489,9 +504,7 @@ impl Tracker {
         let mut notice = Notice::new(inner);
         {
             let _pass = Gate::enter();
-            self.with_node(inner, object, |stripe, node| {
-                end(inner, stripe, node, &mut notice)
-            });
+            work(inner, &mut notice);
         }
         notice.deliver();
         Ok(())
@@ -533,17 +546,9 @@ impl Tracker {
     /// As [`destroy`](Self::destroy), together with those direct children whose kind is in `kinds` (bit k is
     /// kind k): the parts that nobody reports one by one, such as a block's arguments.
     pub fn destroy_with(self, object: usize, kinds: u32) -> Result<(), Error> {
-        let inner = self.inner()?;
-        if !inner.may_have(object) {
-            return Ok(());
-        }
-        let mut notice = Notice::new(inner);
-        {
-            let _pass = Gate::enter();
-            self.destroy_known(inner, object, kinds, &mut notice);
-        }
-        notice.deliver();
-        Ok(())
+        self.hook(object, |inner, notice| {
+            self.destroy_known(inner, object, kinds, notice);
+        })
     }
 
     fn destroy_known(self, inner: &'static Inner, object: usize, kinds: u32, notice: &mut Notice) {

@@ -153,16 +153,12 @@ pub fn install_load_hooks(
 /// restored, apart from those that others have changed since.
 pub fn uninstall_load_hooks(tracker: Tracker) -> Result<(), Error> {
     check(tracker)?;
-    if load_hooks::uninstall(tracker) {
-        note(tracker, |note| {
-            note.reason = c"the load hooks were uninstalled"
-        });
-        Ok(())
-    } else {
-        Err(Error::not_active(
-            c"no load hooks are installed for this tracker",
-        ))
-    }
+    taken_back(
+        tracker,
+        load_hooks::uninstall(tracker),
+        c"the load hooks were uninstalled",
+        c"no load hooks are installed for this tracker",
+    )
 }
 
 /// Extends the load hooks of `tracker` to what was loaded since. Costs about a hundred nanoseconds
@@ -207,16 +203,12 @@ pub fn install_link_hooks(
 /// Takes the link hooks of `tracker` back.
 pub fn uninstall_link_hooks(tracker: Tracker) -> Result<(), Error> {
     check(tracker)?;
-    if enter_and_detach(&LINKED, tracker) {
-        note(tracker, |note| {
-            note.reason = c"the link hooks were uninstalled"
-        });
-        Ok(())
-    } else {
-        Err(Error::not_active(
-            c"no link hooks are installed for this tracker",
-        ))
-    }
+    taken_back(
+        tracker,
+        enter_and_detach(&LINKED, tracker),
+        c"the link hooks were uninstalled",
+        c"no link hooks are installed for this tracker",
+    )
 }
 
 /// A listener of a rewriter begins to report to `tracker`.
@@ -290,6 +282,20 @@ pub fn report_block_argument(argument: usize) {
 /// Whether anybody who has link hooks tracks block arguments. If not, their ends need no report.
 pub fn wants_block_arguments() -> bool {
     LINKED.want_arguments()
+}
+
+/// The answer to a request to take hooks back; the reason for structural mode is noted if there were some.
+fn taken_back(
+    tracker: Tracker,
+    there_were_some: bool,
+    reason: &'static CStr,
+    refusal: &'static CStr,
+) -> Result<(), Error> {
+    if !there_were_some {
+        return Err(Error::not_active(refusal));
+    }
+    note(tracker, |note| note.reason = reason);
+    Ok(())
 }
 
 /// Leaves the outcome of an installation in the tracker's note.
