@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What lot/lot.hpp adds to the C interface.
 #include <array>
+#include <atomic>
+#include <csignal>
+#include <map>
+#include <thread>
 #include <type_traits>
 #include <unordered_set>
 
@@ -120,6 +124,179 @@ TEST(Wrapper, RefsAreKeys) {
   EXPECT_EQ(refs.size(), 10u);
   EXPECT_TRUE(lot::Ref().isNull());
   EXPECT_FALSE(refs.begin()->isNull());
+}
+
+std::vector<lot_end> popAll(lot::EndQueue &queue) {
+  std::vector<lot_end> ends;
+  for (lot_end end; queue.pop(end);)
+    ends.push_back(end);
+  return ends;
+}
+
+static_assert(noexcept(lot::EndQueue::observe(nullptr, 0, nullptr)));
+
+TEST(Wrapper, AnEndQueueKeepsWhatAnObserverIsTold) {
+  Places at(4);
+  lot::OwnedTracker tracker("queue");
+  lot::EndQueue queue;
+  lot_end end = {};
+  EXPECT_TRUE(queue.empty());
+  EXPECT_FALSE(queue.pop(end));
+  EXPECT_EQ(end.ref.epoch, 0u);
+  ASSERT_TRUE(tracker.setObserver(lot::EndQueue::observe, &queue));
+  int user = 0;
+  lot::Ref root = track(tracker, at[0], {}, Op, 7, &user);
+  lot::Ref child = track(tracker, at[1], {at[0]}, Block, 7);
+  lot::Ref released = track(tracker, at[2]);
+  EXPECT_TRUE(queue.empty());
+  ASSERT_TRUE(tracker.erase(at[0]));
+  ASSERT_TRUE(released.release());
+  EXPECT_FALSE(queue.empty());
+
+  std::vector<lot_end> ends = popAll(queue);
+  ASSERT_EQ(ends.size(), 3u);
+  EXPECT_TRUE(queue.empty());
+  if (lot::Ref(ends[0].ref) == root)
+    std::swap(ends[0], ends[1]);
+  EXPECT_EQ(lot::Ref(ends[0].ref), child);
+  EXPECT_EQ(ends[0].death.cause, static_cast<lot_cause>(LOT_CAUSE_ANCESTOR_DESTROYED));
+  EXPECT_EQ(lot::Ref(ends[0].death.by), root);
+  EXPECT_GT(ends[0].death.time_ns, 0u);
+  EXPECT_EQ(lot::Ref(ends[1].ref), root);
+  EXPECT_EQ(ends[1].user, &user);
+  EXPECT_EQ(ends[1].scope, 7u);
+  EXPECT_EQ(lot::Ref(ends[2].ref), released);
+  EXPECT_EQ(ends[2].death.cause, static_cast<lot_cause>(LOT_CAUSE_RELEASED));
+}
+
+TEST(Wrapper, WhatEndsWhileAQueueIsEmptiedComesLater) {
+  Places at(100);
+  lot::OwnedTracker tracker("queue");
+  lot::EndQueue queue;
+  ASSERT_TRUE(tracker.setObserver(lot::EndQueue::observe, &queue));
+  track(tracker, at[0]);
+  ASSERT_TRUE(tracker.erase(at[0]));
+  std::size_t next = 0;
+  for (lot_end end; queue.pop(end);) {
+    EXPECT_EQ(end.ref.object, at[next]);
+    if (++next < at.size()) {
+      track(tracker, at[next]);
+      ASSERT_TRUE(tracker.erase(at[next]));
+    }
+  }
+  EXPECT_EQ(next, at.size());
+  // What nobody pops goes with the queue.
+  track(tracker, at[0]);
+  ASSERT_TRUE(tracker.erase(at[0]));
+  ASSERT_TRUE(tracker.setObserver(nullptr, nullptr));
+}
+
+TEST(Wrapper, AnEndQueueOfManyThreads) {
+  constexpr std::size_t Threads = 4;
+  const std::size_t rounds = times(20000);
+  lot::OwnedTracker tracker("queue");
+  lot::EndQueue queue;
+  ASSERT_TRUE(tracker.setObserver(lot::EndQueue::observe, &queue));
+  Places at(Threads);
+  std::atomic<std::size_t> running{Threads};
+  std::vector<std::thread> threads;
+  for (std::size_t thread = 0; thread < Threads; ++thread)
+    threads.emplace_back([&, thread] {
+      for (std::size_t round = 0; round < rounds; ++round) {
+        track(tracker, at[thread], {}, Op, thread, reinterpret_cast<void *>(round + 1));
+        EXPECT_TRUE(tracker.destroyed(at[thread]));
+      }
+      --running;
+    });
+  std::map<std::uint64_t, std::size_t> last; // of each thread
+  auto popSome = [&] {
+    for (lot_end end; queue.pop(end);) {
+      std::size_t round = reinterpret_cast<std::size_t>(end.user);
+      EXPECT_EQ(round, last[end.scope] + 1) << "lost, doubled, or not in the order of its thread";
+      last[end.scope] = round;
+    }
+  };
+  while (running > 0)
+    popSome();
+  for (std::thread &thread : threads)
+    thread.join();
+  popSome();
+  for (std::size_t thread = 0; thread < Threads; ++thread)
+    EXPECT_EQ(last[thread], rounds);
+}
+
+TEST(Wrapper, AnObserverIsToldInsideADestructorThatUnwinds) {
+  struct Object {
+    const lot::Tracker &tracker;
+    ~Object() { tracker.destroyed(this).ignore(); }
+  };
+  lot::OwnedTracker tracker("unwinding");
+  lot::EndQueue queue;
+  ASSERT_TRUE(tracker.setObserver(lot::EndQueue::observe, &queue));
+  lot::Ref ref;
+  try {
+    Object object{tracker};
+    ref = track(tracker, &object);
+    throw 1;
+  } catch (int) {
+  }
+  std::vector<lot_end> ends = popAll(queue);
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_EQ(lot::Ref(ends[0].ref), ref);
+}
+
+TEST(Wrapper, OneObserverAtATime) {
+  Places at(3);
+  lot::OwnedTracker tracker("replaced");
+  lot::EndQueue first, second;
+  auto end = [&](std::size_t place) {
+    track(tracker, at[place]);
+    EXPECT_TRUE(tracker.destroyed(at[place]));
+  };
+  ASSERT_TRUE(tracker.setObserver(lot::EndQueue::observe, &first));
+  end(0);
+  ASSERT_TRUE(tracker.setObserver(lot::EndQueue::observe, &second));
+  end(1);
+  ASSERT_TRUE(tracker.setObserver(nullptr, nullptr));
+  end(2);
+  std::vector<lot_end> ends = popAll(first);
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_EQ(ends[0].ref.object, at[0]);
+  ends = popAll(second);
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_EQ(ends[0].ref.object, at[1]);
+}
+
+TEST(Wrapper, AnObserverMayReplaceItself) {
+  static lot::Tracker tracker;
+  static int calls;
+  calls = 0;
+  lot::OwnedTracker owner("replaces itself");
+  tracker = owner;
+  ASSERT_TRUE(tracker.setObserver(
+      [](const lot_end *, std::size_t, void *) {
+        ++calls;
+        EXPECT_TRUE(tracker.setObserver(nullptr, nullptr));
+      },
+      nullptr));
+  Places at(1);
+  for (int i = 0; i < 2; ++i) {
+    track(tracker, at[0]);
+    ASSERT_TRUE(tracker.destroyed(at[0]));
+  }
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(WrapperDeathTest, AnObserverThatThrowsEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        Places at(1);
+        lot::OwnedTracker tracker("throws");
+        track(tracker, at[0]);
+        tracker.setObserver([](const lot_end *, std::size_t, void *) { throw 1; }, nullptr).ignore();
+        tracker.erase(at[0]).ignore();
+      },
+      ::testing::KilledBySignal(SIGABRT), "");
 }
 
 TEST(Wrapper, StatusSaysWhatHappened) {

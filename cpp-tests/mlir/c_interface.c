@@ -3,6 +3,8 @@
  * lot/mlir_c.h in C: what c_interface_test.cpp needs of it, and IR to try it on. */
 #include "c_interface.h"
 
+#include <string.h>
+
 #include "lot/mlir_c.h"
 
 bool c_self_test(lot_tracker tracker, void *data) { return lot_mlir_c_self_test(tracker, data); }
@@ -63,11 +65,51 @@ lot_status c_moved(lot_tracker tracker, const struct c_tower *tower, lot_kind ki
   return lot_mlir_c_moved(tracker, object_of(tower, kind));
 }
 
+static void write_text(MlirStringRef piece, void *data) {
+  struct c_text *out = data;
+  if (piece.length > sizeof(out->text) - out->length)
+    piece.length = sizeof(out->text) - out->length;
+  memcpy(out->text + out->length, piece.data, piece.length);
+  out->length += piece.length;
+}
+
+void c_observe(const lot_end *ends, size_t count, void *data) {
+  for (size_t i = 0; i < count; ++i) {
+    lot_mlir_c_origin *origin = ends[i].user;
+    if (!origin)
+      continue;
+    write_text(mlirIdentifierStr(origin->name), data);
+    write_text(mlirStringRefCreateFromCString(" "), data);
+    mlirLocationPrint(origin->location, write_text, data);
+    write_text(mlirStringRefCreateFromCString(" "), data);
+    write_text(mlirStringRefCreateFromCString(lot_cause_name(ends[i].death.cause)), data);
+    write_text(mlirStringRefCreateFromCString("\n"), data);
+    free(origin);
+  }
+}
+
+lot_status c_track_all(lot_tracker tracker, const struct c_tower *tower) {
+  for (MlirOperation operation = tower->innermost; operation.ptr;
+       operation = mlirOperationGetParentOperation(operation)) {
+    lot_mlir_c_origin *origin = malloc(sizeof(*origin));
+    if (!origin)
+      return LOT_ERROR_LIMIT;
+    *origin = lot_mlir_c_origin_of(operation);
+    lot_ref ref;
+    lot_status status =
+        lot_mlir_c_track(tracker, lot_mlir_c_operation(operation), origin, &ref, NULL);
+    if (status != LOT_OK)
+      return status;
+  }
+  return LOT_OK;
+}
+
 const void *c_outermost(const struct c_tower *tower) { return tower->outermost.ptr; }
 uint64_t c_scope(const struct c_tower *tower) { return lot_mlir_c_scope(tower->context); }
 
 void c_destroy(struct c_tower *tower) {
-  mlirOperationDestroy(tower->outermost);
+  if (tower->outermost.ptr)
+    mlirOperationDestroy(tower->outermost);
   mlirContextDestroy(tower->context);
   free(tower);
 }

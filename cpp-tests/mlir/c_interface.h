@@ -26,6 +26,15 @@ lot_status c_track(lot_tracker tracker, const struct c_tower *tower, lot_kind ki
 lot_status c_create(lot_tracker tracker, const struct c_tower *tower, lot_kind kind, void *user,
                     lot_ref *out_ref);
 lot_status c_moved(lot_tracker tracker, const struct c_tower *tower, lot_kind kind);
+/* An observer: appends name, location and cause of each end whose user pointer leads to a
+ * lot_mlir_c_origin to the text in `data`, and frees that. */
+struct c_text {
+  char text[4096];
+  size_t length;
+};
+void c_observe(const lot_end *ends, size_t count, void *data);
+/* Tracks all operations of the tower, each with such a user pointer. */
+lot_status c_track_all(lot_tracker tracker, const struct c_tower *tower);
 const void *c_outermost(const struct c_tower *tower);
 uint64_t c_scope(const struct c_tower *tower);
 void c_destroy(struct c_tower *tower);

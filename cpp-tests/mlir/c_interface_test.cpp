@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "c_interface.h"
@@ -88,6 +89,33 @@ TEST(CInterface, TracksCreatesAndMoves) {
     mlirOperationRemoveFromParent(tower->innermost);
     mlirOperationDestroy(tower->innermost);
     c_destroy(other);
+    c_destroy(tower);
+  }
+}
+
+TEST(CInterface, AnObserverKnowsNameAndLocation) {
+  for (bool exact : {false, true}) {
+    lot::OwnedTracker tracker("C");
+    if (exact) {
+      ASSERT_EQ(source::install(tracker, c_self_test), LOT_OK) << lot_last_error_message();
+    }
+    c_tower *tower = c_build(2);
+    c_text text = {};
+    ASSERT_EQ(c_track_all(tracker.raw(), tower), LOT_OK) << lot_last_error_message();
+    ASSERT_TRUE(tracker.setObserver(c_observe, &text));
+    if (!exact) {
+      ASSERT_TRUE(tracker.erase(c_outermost(tower)));
+    }
+    mlirOperationDestroy(tower->outermost); // Their memory is gone before the text is looked at.
+    tower->outermost = {nullptr};
+    std::string floor = "test.floor loc(unknown) ";
+    EXPECT_EQ(std::string(text.text, text.length),
+              exact ? floor + "destroyed\n" + floor + "destroyed\n"
+                    : floor + "ancestor destroyed\n" + floor + "erased\n");
+    ASSERT_TRUE(tracker.setObserver(nullptr, nullptr));
+    if (exact) {
+      EXPECT_EQ(source::uninstall(tracker), LOT_OK);
+    }
     c_destroy(tower);
   }
 }

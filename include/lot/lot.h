@@ -95,9 +95,10 @@ typedef struct lot_end {
 } lot_end;
 
 /**
- * Is told of ends: `count` of them, at least 1, in an array that is valid during the call. Runs on the thread
- * of the hook, perhaps inside a destructor, after the tracker's state has changed and with no lock held; it
- * may call the tracker. It must not throw. Never null where it is called.
+ * Is told of ends, also of those by release: `count` of them, at least 1, in an array that is valid during the
+ * call. Runs on the thread of the hook, perhaps inside a destructor, after the tracker's state has changed and
+ * with no lock held; it may call the tracker. It must not throw: that ends the process. Never null where it is
+ * called.
  */
 typedef void (*lot_observer_fn)(const struct lot_end *ends, size_t count, void *data);
 

@@ -8,9 +8,11 @@
 #ifndef LOT_LOT_HPP
 #define LOT_LOT_HPP
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -299,6 +301,69 @@ public:
 
 private:
   lot_attribution previous_;
+};
+
+/// Keeps ends for a moment at which one may act on them: an observer runs inside of the framework.
+///
+///     lot::EndQueue ended;                                        // outlives the hooks
+///     tracker.setObserver(lot::EndQueue::observe, &ended);
+///     …
+///     for (lot_end end; ended.pop(end);) …                        // when the framework is not at work
+///
+/// Any thread may push, without waiting for another one. One thread at a time may pop. What is popped is in the
+/// order of the ends, as far as one thread caused them; it includes what was released.
+class EndQueue {
+public:
+  EndQueue() noexcept = default;
+  EndQueue(const EndQueue &) = delete;
+  EndQueue &operator=(const EndQueue &) = delete;
+  /// No hook may be running that could still push.
+  ~EndQueue() {
+    for (lot_end end; pop(end);) {
+    }
+  }
+
+  /// The observer: `queue` is an EndQueue.
+  static void observe(const lot_end *ends, std::size_t count, void *queue) noexcept {
+    for (std::size_t i = 0; i < count; ++i)
+      static_cast<EndQueue *>(queue)->push(ends[i]);
+  }
+  /// False if there is no memory: then the end is lost.
+  bool push(const lot_end &end) noexcept {
+    Entry *entry = new (std::nothrow) Entry{end, newest_.load(std::memory_order_relaxed)};
+    if (!entry)
+      return false;
+    while (!newest_.compare_exchange_weak(entry->next, entry, std::memory_order_release,
+                                          std::memory_order_relaxed)) {
+    }
+    return true;
+  }
+  /// Takes the oldest one; false, and `out` is left alone, if there is none.
+  bool pop(lot_end &out) noexcept {
+    if (!oldest_) {
+      Entry *entry = newest_.exchange(nullptr, std::memory_order_acquire);
+      while (entry) // the newest one comes first there
+        entry = std::exchange(entry->next, std::exchange(oldest_, entry));
+    }
+    if (!oldest_)
+      return false;
+    Entry *entry = std::exchange(oldest_, oldest_->next);
+    out = entry->end;
+    delete entry;
+    return true;
+  }
+  /// Whether there is nothing to pop. For the thread that pops.
+  bool empty() const noexcept {
+    return !oldest_ && !newest_.load(std::memory_order_relaxed);
+  }
+
+private:
+  struct Entry {
+    lot_end end;
+    Entry *next;
+  };
+  std::atomic<Entry *> newest_{nullptr}; // a stack; the others' end
+  Entry *oldest_ = nullptr;              // in order; the popping thread's end
 };
 
 } // namespace lot

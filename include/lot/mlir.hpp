@@ -19,6 +19,7 @@
 #include "mlir/IR/Location.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/Operation.h"
+#include "mlir/IR/OperationSupport.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/Value.h"
 
@@ -79,6 +80,15 @@ inline constexpr lot_kind kindOf(::mlir::Block *) noexcept { return LOT_MLIR_BLO
 inline constexpr lot_kind kindOf(::mlir::BlockArgument) noexcept {
   return LOT_MLIR_BLOCK_ARGUMENT;
 }
+
+/// What can be said of an operation when it has ended: both belong to the context, and live as long as that. Make
+/// one while the operation lives, and have its user pointer lead there: observers are given that.
+struct Origin {
+  explicit Origin(::mlir::Operation *operation)
+      : name(operation->getName()), location(operation->getLoc()) {}
+  ::mlir::OperationName name;
+  ::mlir::Location location;
+};
 
 /// The object (operation, block, block argument) exists: its live ref, or a new one. `context` is its
 /// context, which a block that is in no operation cannot tell. See lot_track.

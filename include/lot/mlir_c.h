@@ -56,6 +56,21 @@ static inline lot_mlir_c_object lot_mlir_c_block_argument(MlirContext context, M
 }
 
 /**
+ * What can be said of an operation when it has ended: both belong to the context, and live as long as
+ * that. Make one while the operation lives, and have its user pointer lead there: observers are given
+ * that.
+ */
+typedef struct lot_mlir_c_origin {
+  MlirIdentifier name;
+  MlirLocation location;
+} lot_mlir_c_origin;
+
+static inline lot_mlir_c_origin lot_mlir_c_origin_of(MlirOperation operation) {
+  lot_mlir_c_origin origin = {mlirOperationGetName(operation), mlirOperationGetLocation(operation)};
+  return origin;
+}
+
+/**
  * Writes the addresses of what encloses the object, nearest first and complete up to the outermost,
  * to `out`, as far as `capacity` reaches, and returns how many there are. `out` may be null if
  * `capacity` is 0.

@@ -185,9 +185,10 @@ pub struct lot_attribution {
     pub cause: lot_cause,
 }
 
-/// Is told of ends: `count` of them, at least 1, in an array that is valid during the call. Runs on the thread
-/// of the hook, perhaps inside a destructor, after the tracker's state has changed and with no lock held; it
-/// may call the tracker. It must not throw. Never null where it is called.
+/// Is told of ends, also of those by release: `count` of them, at least 1, in an array that is valid during the
+/// call. Runs on the thread of the hook, perhaps inside a destructor, after the tracker's state has changed and
+/// with no lock held; it may call the tracker. It must not throw: that ends the process. Never null where it is
+/// called.
 pub type lot_observer_fn =
     Option<unsafe extern "C" fn(ends: *const lot_end, count: usize, data: *mut c_void)>;
 
