@@ -1,6 +1,7 @@
 # Random programs: whatever is done, a reference to an operation gives that operation's data while it is in
 # the IR, and raises DeadReferenceError from then on. Each operation carries a number of its own, so that an
-# answer can be checked; what lives is found by walking all that Python holds.
+# answer can be checked; what lives is found by walking all that Python holds. Each end is told of once, and the
+# callback does random things in its turn.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 import contextlib
@@ -37,10 +38,18 @@ class World:
         self.next = 0
         self.modules = []  # owned
         self.loose = []  # detached operations that Python owns
-        self.refs = []  # (number, OpView)
+        self.refs = []  # [number, OpView, how often we were told that it has ended]
         self.values, self.blocks, self.points, self.iterators, self.uses, self.capsules, self.views = [], [], [], [], [], [], []
         self.ended = set()  # numbers of the operations that a run of C++ code may have ended (structural mode)
         self.names = 0
+        self.handler = self.ctx.on_operation_end(self.told)
+
+    def told(self, end):
+        for ref in self.refs:
+            if ref[1].operation is end.operation:
+                ref[2] += 1
+        if self.random.random() < 0.1:
+            self.try_one()
 
     # ---- Numbers.
 
@@ -86,12 +95,14 @@ class World:
 
     def check(self):
         living = self.living()
-        for number, op in self.refs:
+        for number, op, told in list(self.refs):
             try:
                 found = ir.IntegerAttr(op.attributes["n"]).value
             except ir.DeadReferenceError:
                 assert number not in living or number in self.ended, f"operation {number} lives, and was refused"
+                assert told == 1, f"the end of operation {number} was told {told} times"
             else:
+                assert told == 0, f"the end of operation {number} was told, and it lives"
                 assert found == number, f"a reference to {number} answered for {found}"
         for number, value in self.values:
             try:
@@ -165,7 +176,7 @@ class World:
         self.pick(self.roots()).walk(visit)
         for op in self.random.sample(found, min(6, len(found))):
             if "n" in op.attributes:
-                self.refs.append((ir.IntegerAttr(op.attributes["n"]).value, op))
+                self.refs.append([ir.IntegerAttr(op.attributes["n"]).value, op, 0])
         del self.refs[:-60]
 
     def look_closer(self):
@@ -204,7 +215,7 @@ class World:
                                  regions=self.random.randrange(2), loc=self.loc, ip=ip)
         if ip is False:
             self.loose.append(op)
-        self.refs.append((self.next, op.opview))
+        self.refs.append([self.next, op.opview, 0])
 
     def clone(self):
         copy = self.op().operation.clone(ip=False)
@@ -237,7 +248,7 @@ class World:
     def advance(self):
         op = next(self.pick(self.iterators))
         if "n" in op.attributes:
-            self.refs.append((ir.IntegerAttr(op.attributes["n"]).value, op))
+            self.refs.append([ir.IntegerAttr(op.attributes["n"]).value, op, 0])
 
     def uncapsule(self):
         number, capsule = self.pick(self.capsules)
@@ -362,6 +373,7 @@ def test_random_program(seed):
             world.check()
     world.check()
     ctx = world.ctx
+    world.handler.detach()
     del world
     gc.collect()
     assert ctx._get_live_operation_count() == 0

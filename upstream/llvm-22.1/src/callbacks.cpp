@@ -51,7 +51,7 @@ void OpaqueRun::enterCallback() noexcept {
     run->endAllBelow();
 }
 
-void enterCallback() noexcept {
+CallbackScope::CallbackScope() noexcept : deferral(Deferral::ReturnTo::Mlir) {
   if (currentRun)
     currentRun->enterCallback();
 }

@@ -99,13 +99,21 @@ PyOperation::PyOperation(PyMlirContextRef contextRef, MlirOperation operation)
     : BaseContextObject(std::move(contextRef)), operation(operation), name(mlirOperationGetName(operation)) {}
 
 PyOperation::~PyOperation() {
+  if (getState().observed)
+    noteWrapperGone(*this);
   if (!isLive())
     return;
   bool owned = !isAttached();
   valid = false;
   // An operation that lives on must not lead to this wrapper any more.
   if (!owned || !destroyOwned(getState(), operation, ref, "was dropped"))
-    ref.release().ignore();
+    release();
+}
+
+void PyOperation::release() {
+  ref.release().ignore();
+  if (getState().observed)
+    noteReleased(*this);
 }
 
 PyOperationRef PyOperation::makeInstance(PyMlirContextRef contextRef, MlirOperation operation,
@@ -125,6 +133,8 @@ PyOperationRef PyOperation::createInstance(PyMlirContextRef contextRef, MlirOper
   created->ref = ref;
   if (!ref.setUser(created.get()))
     raiseDead(ref, Subject::Operation, created->name);
+  if (created->getState().observed)
+    noteWrapper(*created.get());
   return created;
 }
 
@@ -165,6 +175,8 @@ PyOperationRef PyOperation::createDetached(PyMlirContextRef contextRef, MlirOper
   PyOperationRef created = makeInstance(std::move(contextRef), operation, std::move(parentKeepAlive));
   created->ref = trackNewOperation(created->getContext()->get(), operation, created.get());
   created->attached = false;
+  if (created->getState().observed)
+    noteWrapper(*created.get());
   return created;
 }
 
@@ -198,6 +210,10 @@ MlirOperation PyOperation::get() const {
   return operation;
 }
 
+nb::object PyOperation::getObjectIfHeld() const {
+  return Py_REFCNT(handle.ptr()) > 0 ? nb::borrow(handle) : nb::object();
+}
+
 PyOperationRef PyOperation::getRef() { return PyOperationRef(this, nb::borrow<nb::object>(handle)); }
 
 bool PyOperation::isSame(const PyOperation &other) const {
@@ -208,7 +224,7 @@ void PyOperation::setInvalid() {
   if (!isLive())
     return;
   valid = false;
-  ref.release().ignore();
+  release();
 }
 
 bool PyOperation::isAttached() {
@@ -346,6 +362,7 @@ void PyOperation::erase() {
 }
 
 void PyOperation::eraseBy(llvm::function_ref<void(MlirOperation)> destroy, bool resultsToo) {
+  Deferral deferral;
   requireMovable();
   requireUnused(operation, resultsToo);
   // This wrapper may go away with what is swept up afterwards.
@@ -792,6 +809,7 @@ void PySymbolTable::erase(PyOperationBase &symbol) {
   if (mlirOperationGetParentOperation(symbolOp.get()).ptr != operation->getAddress())
     refuse(quotedName(symbolOp.getName()) + " is not in this symbol table.");
   (void)symbolNameOf(symbolOp.get());
+  Deferral deferral; // until the table knows
   if (RewriteScope::current())
     return symbolOp.erase();
   refresh();

@@ -63,10 +63,18 @@ const Act *findAct(const lot_death &death) {
 
 std::string quoted(std::string_view name) { return "'" + std::string(name) + "'"; }
 
+bool isDuringRun(const lot_death &death, const Act *act) {
+  return act && act->opaque && (death.cause == LOT_CAUSE_OPAQUE_MUTATION || death.cause == LOT_CAUSE_DESTROYED);
+}
+
 std::string describeEnd(lot::Ref ref) {
   lot_death death;
-  if (!ref.death(death))
-    return "has ended";
+  return ref.death(death) ? lot_python::describeEnd(death) : "has ended";
+}
+
+} // namespace
+
+std::string describeEnd(const lot_death &death) {
   const Act *act = findAct(death);
   std::string name = act ? quoted(act->name) : "";
   switch (death.cause) {
@@ -76,7 +84,7 @@ std::string describeEnd(lot::Ref ref) {
     return act ? "ended when " + name + " " + act->what : "ended with an operation that enclosed it";
   case LOT_CAUSE_OPAQUE_MUTATION:
   case LOT_CAUSE_DESTROYED:
-    if (act && act->opaque)
+    if (isDuringRun(death, act))
       return std::string(isExact() ? "was deleted during " : "may have been deleted during ") + act->what + " on " + name;
     return death.cause == LOT_CAUSE_DESTROYED ? "was deleted" : "may have been deleted";
   case LOT_CAUSE_MISSED_END:
@@ -89,6 +97,17 @@ std::string describeEnd(lot::Ref ref) {
     return "has ended";
   }
 }
+
+std::optional<std::string> describeWhatEnded(const lot_death &death) {
+  const Act *act = findAct(death);
+  if (isDuringRun(death, act))
+    return std::string(act->what) + " on " + quoted(act->name);
+  if (act && death.cause == LOT_CAUSE_ANCESTOR_DESTROYED)
+    return quoted(act->name);
+  return {};
+}
+
+namespace {
 
 void require(lot::Status status) {
   if (!status)
@@ -399,6 +418,11 @@ void requireChangeable(MlirOperation operation, bool inside) {
   }
 }
 
+bool isAtWork(MlirContext context) {
+  return std::any_of(frames.begin(), frames.end(),
+                     [&](Frame *frame) { return mlirOperationGetContext(frame->root).ptr == context.ptr; });
+}
+
 bool isInFrame(MlirOperation operation) {
   return std::any_of(frames.begin(), frames.end(), [&](Frame *frame) { return encloses(operation, frame->root); });
 }
@@ -504,6 +528,7 @@ void populate(nb::module_ &m) {
         return answer;
       },
       "Which source tells the bindings of ended operations, and why not a better one.");
+  populateObservers(m);
   m.def("_lot_check_capsule", [](nb::handle capsule) { checkCapsule(capsule); });
 }
 

@@ -88,8 +88,16 @@ private:
   bool closed = false;
 };
 
-/// To be called before C++ code hands anything to Python, outside of `callPython`.
-LOT_PYTHON_API void enterCallback() noexcept;
+/// To be made, with the GIL, before C++ code of MLIR hands anything to Python, outside of `callPython`; lives until
+/// MLIR goes on.
+class LOT_PYTHON_API CallbackScope {
+public:
+  CallbackScope() noexcept;
+
+private:
+  Deferral deferral;
+};
+
 /// Reports an exception that cannot be raised where it belongs.
 LOT_PYTHON_API void reportUnraisable(const char *where) noexcept;
 
@@ -100,7 +108,7 @@ template <typename Function> bool callPython(const char *where, Function &&funct
   OpaqueRun *run = OpaqueRun::current();
   if (run && run->hasFailed())
     return false;
-  enterCallback();
+  CallbackScope scope;
   try {
     std::forward<Function>(function)();
     return true;

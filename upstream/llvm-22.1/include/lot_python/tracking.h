@@ -9,6 +9,8 @@
 #define LOT_PYTHON_TRACKING_H
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,9 +18,8 @@
 
 #include "lot/lot.hpp"
 #include "lot/mlir.h"
+#include "lot_python/observers.h"
 #include "mlir-c/IR.h"
-
-#define LOT_PYTHON_API __attribute__((visibility("default")))
 
 namespace lot_python {
 
@@ -70,6 +71,12 @@ enum class Subject { Operation, Block, BlockArgument, Value };
 /// Raises `ValueError`: the binding refuses what would end the process, or free what is in use.
 [[noreturn]] LOT_PYTHON_API void refuse(const std::string &text);
 
+/// How something ended, in words: "was erased", "ended when 'func.func' was erased".
+std::string describeEnd(const lot_death &death);
+/// What ended it, other than itself: "'func.func'", "PassManager.run on 'builtin.module'". None if that is not
+/// known, or not any more.
+std::optional<std::string> describeWhatEnded(const lot_death &death);
+
 /// An operation's name in quotes, for such texts.
 LOT_PYTHON_API std::string quotedName(MlirOperation operation);
 LOT_PYTHON_API std::string quotedName(MlirIdentifier name);
@@ -83,6 +90,8 @@ struct ContextState {
   /// Operations that lost their last owner in Python while something else still uses their results, or
   /// still is at work on them. Destroyed as soon as that is over.
   std::vector<MlirOperation> orphans;
+  /// Null as long as nobody wants to be told of ended operations.
+  std::shared_ptr<Observed> observed;
 };
 
 /// Destroys an operation that Python owns and nobody else holds; makes it an orphan if it is in use, and
@@ -137,12 +146,17 @@ public:
   ~Frame();
 
   MlirOperation root, writable;
+
+private:
+  Deferral deferral; // goes when the frame is off the list
 };
 
 /// Refuses to end or move an operation that a frame protects; with `inside`, something in its regions.
 LOT_PYTHON_API void requireChangeable(MlirOperation operation, bool inside = false);
 /// Whether ending the operation would pull it from under a frame.
 bool isInFrame(MlirOperation operation);
+/// Whether there is a frame in a context, of whatever thread.
+bool isAtWork(MlirContext context);
 
 // ---- Capsules.
 
