@@ -22,9 +22,9 @@ const LOT_TRAILER: &str = r#"
 /* What lot/lot.hpp reads to do inline what `lot_is_live` does. Its layout is part of what `LOT_ABI_VERSION`
  * counts, and nobody else's business. */
 #if defined(__cplusplus)
-extern "C" const void *lot_live_table[25];
+extern "C" const void *lot_live_table[4096];
 #else
-extern const void *lot_live_table[25];
+extern const void *lot_live_table[4096];
 #endif
 
 /* Both sides of the ABI pass a lot_ref by value, so both state its layout. */

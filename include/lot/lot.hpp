@@ -52,12 +52,11 @@ struct LiveSlot {
 };
 
 /// lot_is_live without a call. The segments in lot_live_table are pointers that were moved back by the number of
-/// their first slot; segment 0 has the slots below 256, segment k those from 2^(k+7) on.
+/// their first slot; each has 2^20 slots.
 inline bool isLive(lot_ref ref) noexcept {
 #if defined(__GNUC__)
   const std::uint32_t slot = static_cast<std::uint32_t>(ref.epoch);
-  const void *segment =
-      __atomic_load_n(&lot_live_table[24 - __builtin_clz(slot | 255u)], __ATOMIC_ACQUIRE);
+  const void *segment = __atomic_load_n(&lot_live_table[slot >> 20], __ATOMIC_ACQUIRE);
   if (!segment)
     return false;
   const LiveSlot *found = reinterpret_cast<const LiveSlot *>(

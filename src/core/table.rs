@@ -36,9 +36,12 @@ const LAST_GENERATION: u32 = u32::MAX;
 #[cfg(test)]
 const LAST_GENERATION: u32 = (1 << 30) + 100_000;
 
-/// log2 of the slots in segment 0; segment k > 0 has 2^(FIRST_BITS - 1 + k) of them.
-const FIRST_BITS: u32 = 8;
-const SEGMENTS: usize = (32 - FIRST_BITS + 1) as usize;
+/// log2 of the slots in a segment. Large, so that the pointers to all segments are few; a segment's memory is only
+/// addresses until it is used.
+const SEGMENT_BITS: u32 = 20;
+const SEGMENT_LEN: usize = 1 << SEGMENT_BITS;
+/// For all 32-bit numbers; the upper half of them is never made.
+const SEGMENTS: usize = 1 << (32 - SEGMENT_BITS);
 
 /// What a check reads.
 #[repr(C)]
@@ -122,7 +125,7 @@ impl Cold {
 
 /// Each pointer is moved back by the number of its first slot, so that it is indexed by the slot itself.
 /// `lot/lot.hpp` reads this one as `lot_live_table`, to do inline what [`is_live`] does: it knows the layout of
-/// [`Hot`], and how [`segment_of`] chooses.
+/// [`Hot`] and the length of a segment.
 #[unsafe(export_name = "lot_live_table")]
 static HOT: [AtomicPtr<Hot>; SEGMENTS] = [const { AtomicPtr::new(ptr::null_mut()) }; SEGMENTS];
 static COLD: [AtomicPtr<Cold>; SEGMENTS] = [const { AtomicPtr::new(ptr::null_mut()) }; SEGMENTS];
@@ -132,24 +135,7 @@ static NEXT_FRESH: AtomicU32 = AtomicU32::new(1);
 static GROWING: Lock<()> = Lock::new(());
 
 const fn segment_of(slot: Slot) -> usize {
-    const MASK: u32 = (1 << FIRST_BITS) - 1;
-    (32 - FIRST_BITS - (slot | MASK).leading_zeros()) as usize
-}
-
-const fn first_slot(segment: usize) -> u32 {
-    if segment == 0 {
-        0
-    } else {
-        1 << (FIRST_BITS as usize - 1 + segment)
-    }
-}
-
-const fn segment_len(segment: usize) -> usize {
-    if segment == 0 {
-        1 << FIRST_BITS
-    } else {
-        first_slot(segment) as usize
-    }
+    (slot >> SEGMENT_BITS) as usize
 }
 
 pub const fn slot_of(epoch: u64) -> Slot {
@@ -204,13 +190,21 @@ impl Node {
 /// Whether `(object, epoch)` is live. Any bits may be asked about (R3).
 #[inline]
 pub fn is_live(object: usize, epoch: u64) -> bool {
-    let Some(hot) = try_hot(slot_of(epoch)) else {
+    let slot = slot_of(epoch);
+    // Not `try_hot`: this is the hottest function of all, and an `Option` would be looked at once more.
+    let segment = HOT[segment_of(slot)].load(Ordering::Acquire);
+    if segment.is_null() {
         return false;
-    };
+    }
+    // SAFETY: as in `try_hot`.
+    let hot = unsafe { &*segment.wrapping_add(slot as usize) };
     // The object first. A publisher writes "ended", then the new object, then the new epoch, each with
     // release: whoever sees an object sees no epoch older than the one that was published with it, so
     // an old epoch can never be taken for live together with a newer object.
-    hot.object.load(Ordering::Acquire) == object && hot.epoch.load(Ordering::Acquire) == epoch
+    let other_object = hot.object.load(Ordering::Acquire) ^ object;
+    let other_epoch = hot.epoch.load(Ordering::Acquire) ^ epoch;
+    // One branch less than two comparisons.
+    other_object as u64 | other_epoch == 0
 }
 
 impl Hot {
@@ -299,24 +293,23 @@ fn add_segment(segment: usize) -> Option<()> {
     if !HOT[segment].load(Ordering::Relaxed).is_null() {
         return Some(());
     }
-    let len = segment_len(segment);
-    let hot = allocate::<Hot>(len)?;
-    let cold = allocate::<Cold>(len)?;
+    let hot = allocate::<Hot>()?;
+    let cold = allocate::<Cold>()?;
     if segment == 0 {
         // Slot 0 is never given out: the null ref, all zeros, must not look like it.
-        // SAFETY: the array has `len` > 0 zeroed elements and is not shared yet.
+        // SAFETY: the array has zeroed elements and is not shared yet.
         unsafe { (*hot).epoch = AtomicU64::new(ENDED) };
     }
-    let first = first_slot(segment) as usize;
+    let first = segment * SEGMENT_LEN;
     COLD[segment].store(cold.wrapping_sub(first), Ordering::Release);
     HOT[segment].store(hot.wrapping_sub(first), Ordering::Release);
     Some(())
 }
 
-/// A zeroed array that is never freed. Large ones come straight from the kernel, which zeroes their pages
-/// as they are touched: no hook pays for a whole segment.
-fn allocate<T>(len: usize) -> Option<*mut T> {
-    let layout = Layout::array::<T>(len).ok()?;
+/// A zeroed array that is never freed. It comes straight from the kernel, which zeroes its pages as they are
+/// touched: no hook pays for a whole segment.
+fn allocate<T>() -> Option<*mut T> {
+    let layout = Layout::array::<T>(SEGMENT_LEN).ok()?;
     // SAFETY: the layout is not of size zero.
     let array = unsafe { alloc_zeroed(layout) }.cast::<T>();
     (!array.is_null()).then_some(array)
@@ -327,19 +320,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segments_cover_every_slot_once() {
-        assert_eq!(segment_of(0), 0);
-        assert_eq!(segment_of(255), 0);
-        for segment in 1..SEGMENTS {
-            let first = first_slot(segment);
-            assert_eq!(segment_of(first), segment);
-            assert_eq!(segment_of(first - 1), segment - 1);
-        }
+    fn no_segment_has_the_slots_of_ended_epochs() {
+        assert_eq!(segment_of(SLOT_LIMIT - 1) + 1, SEGMENTS / 2);
         assert_eq!(segment_of(u32::MAX), SEGMENTS - 1);
-        assert!(
-            first_slot(SEGMENTS - 1) >= SLOT_LIMIT,
-            "the last segment is never made"
-        );
+        assert!(slot_of(ENDED) >= SLOT_LIMIT);
     }
 
     #[test]
