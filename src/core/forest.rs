@@ -19,7 +19,7 @@ use super::quarantine::Quarantine;
 use super::sync::{Lock, Ordering, Padded, now_ns};
 use super::table::{self, MAX_SCOPES_PER_STRIPE, Meta, NONE, Node, STRIPE_BITS, Slot, State};
 use super::tracker::Inner;
-use crate::{Cause, Death, End, Error, KIND_COUNT, Ref};
+use crate::{Cause, Death, End, Error, Ref};
 
 pub const STRIPES: usize = 1 << STRIPE_BITS;
 
@@ -44,8 +44,6 @@ struct Scope {
     tracker: u64,
     id: u64,
     roots: Slot,
-    nodes: u32,
-    tracked: [u32; KIND_COUNT],
 }
 
 pub struct Stripe {
@@ -147,8 +145,6 @@ impl Stripe {
             tracker,
             id,
             roots: NONE,
-            nodes: 0,
-            tracked: [0; KIND_COUNT],
         };
         let number = match self.free_scopes.pop() {
             Some(number) => {
@@ -174,7 +170,7 @@ impl Stripe {
     /// Lets a scope go that has no nodes (any more).
     #[inline]
     fn note_if_empty(&mut self, number: u32) {
-        if self.scopes[number as usize].nodes == 0 && self.empty_scope != Some(number) {
+        if self.scopes[number as usize].roots == NONE && self.empty_scope != Some(number) {
             self.drop_empty_scope();
             self.empty_scope = Some(number);
         }
@@ -186,7 +182,7 @@ impl Stripe {
             return;
         };
         let scope = &self.scopes[number as usize];
-        if scope.nodes != 0 {
+        if scope.roots != NONE {
             return; // Filled again.
         }
         if let Some(numbers) = &mut self.scope_numbers {
@@ -208,14 +204,6 @@ impl Stripe {
     #[inline]
     pub fn owner(&self, node: Node) -> u64 {
         self.scopes[node.cold.meta().scope() as usize].tracker
-    }
-
-    pub fn tracked_in(&self, scope: u32, kind: Option<u8>) -> usize {
-        let tracked = &self.scopes[scope as usize].tracked;
-        match kind {
-            Some(kind) => tracked[kind as usize] as usize,
-            None => tracked.iter().map(|count| *count as usize).sum(),
-        }
     }
 
     // Slots --------------------------------------------------------------------------------------------
@@ -272,7 +260,6 @@ impl Stripe {
         let node = Node::at(slot);
         if is_new {
             self.attach(node, NONE);
-            self.scopes[scope as usize].nodes += 1;
             tracker.stripes[stripe as usize].0.add_node(tracker, stripe);
         }
         Ok((node, is_new))
@@ -292,7 +279,6 @@ impl Stripe {
         let meta = node.cold.meta();
         self.detach(node);
         self.give_slot_back(node);
-        self.scopes[meta.scope() as usize].nodes -= 1;
         tracker.stripes[meta.stripe() as usize].0.remove_node();
         self.note_if_empty(meta.scope());
     }
@@ -407,7 +393,6 @@ impl Stripe {
         let meta = node.cold.meta();
         node.cold.set_meta(meta.with(kind, State::Tracked));
         node.cold.user.store(user, Ordering::Relaxed);
-        self.scopes[meta.scope() as usize].tracked[kind as usize] += 1;
         tracker.stripes[meta.stripe() as usize].0.count_start(kind);
         Ref {
             object: node.hot.object(),
@@ -523,8 +508,6 @@ impl Stripe {
         };
         self.quarantine.record(node, ended, death);
         node.cold.set_meta(meta.with(kind, State::Anchor));
-        let scope = &mut self.scopes[meta.scope() as usize];
-        scope.tracked[kind as usize] -= 1;
         tracker.stripes[meta.stripe() as usize]
             .0
             .count_end(kind, cause);
@@ -532,7 +515,7 @@ impl Stripe {
             ends.push(End {
                 reference: ended,
                 death,
-                scope: scope.id,
+                scope: self.scopes[meta.scope() as usize].id,
                 user: user_of(node),
             });
         }

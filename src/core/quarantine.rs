@@ -49,7 +49,13 @@ impl Quarantine {
         let position = self.next;
         match self.records.get_mut(position) {
             Some(oldest) => *oldest = record,
-            None => self.records.push(record),
+            None => {
+                if position == 0 {
+                    // All at once: the system gives the pages as they are touched, and no hook ever moves records.
+                    self.records.reserve_exact(CAPACITY);
+                }
+                self.records.push(record);
+            }
         }
         self.next = (position + 1) % CAPACITY;
         cold.last_death

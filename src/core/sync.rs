@@ -17,10 +17,12 @@ pub use std::sync::atomic::{
 };
 
 use std::cell::Cell;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
-/// A mutual exclusion lock that shrugs off poisoning: a panic under it is counted at the C boundary,
-/// and what the lock guards is kept usable by the order of the writes under it.
+use parking_lot::{Mutex, MutexGuard};
+
+/// A mutual exclusion lock. It knows no poisoning: a panic under it is counted at the C boundary, and what the lock
+/// guards is kept usable by the order of the writes under it.
 #[derive(Debug, Default)]
 pub struct Lock<T>(Mutex<T>);
 
@@ -29,8 +31,9 @@ impl<T> Lock<T> {
         Self(Mutex::new(value))
     }
 
+    #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -65,14 +68,22 @@ static GATE: Gate = Gate {
     closed_by: AtomicU64::new(0),
 };
 
+/// What a thread counts its entries in.
+#[derive(Clone, Copy)]
+struct Lane {
+    inside: &'static AtomicUsize,
+    /// No other thread has it.
+    is_own: bool,
+}
+
 /// Where this thread enters.
 struct Seat {
-    /// The lane's number plus 1; 0 before the thread has one.
-    lane: Cell<usize>,
+    /// `None` before the thread has entered for the first time.
+    lane: Cell<Option<Lane>>,
 }
 
 thread_local! {
-    static SEAT: Seat = const { Seat { lane: Cell::new(0) } };
+    static SEAT: Seat = const { Seat { lane: Cell::new(None) } };
 }
 
 impl Seat {
@@ -83,46 +94,47 @@ impl Seat {
     }
 
     #[inline]
-    fn lane(&self) -> usize {
+    fn lane(&self) -> Lane {
         match self.lane.get() {
-            0 => self.take(),
-            known => known - 1,
+            Some(lane) => lane,
+            None => self.take_lane(),
         }
     }
 
     #[cold]
-    fn take(&self) -> usize {
+    fn take_lane(&self) -> Lane {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let is_own = guard_forks() && number < OWN_LANES;
-        let lane = if is_own {
+        let position = if is_own {
             number
         } else {
             OWN_LANES + number % SHARED_LANES
         };
-        self.lane.set(lane + 1);
+        let inside = &GATE.lanes[position].0;
+        let lane = Lane { inside, is_own };
+        self.lane.set(Some(lane));
         lane
     }
 }
 
 /// Proof that the gate was entered; leaves it when dropped.
-pub struct Pass {
-    lane: usize,
-}
+pub struct Pass(Lane);
 
 impl Gate {
     #[inline]
     pub fn enter() -> Pass {
         SEAT.with(|seat| {
-            let pass = Pass { lane: seat.lane() };
-            let count = &GATE.lanes[pass.lane].0;
+            let lane = seat.lane();
             // Either the fork sees this entry, or this thread sees the gate closed.
-            if pass.lane < OWN_LANES {
-                count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            if lane.is_own {
+                let inside = lane.inside.load(Ordering::Relaxed);
+                lane.inside.store(inside + 1, Ordering::Relaxed);
                 compiler_fence(Ordering::SeqCst);
             } else {
-                count.fetch_add(1, Ordering::SeqCst);
+                lane.inside.fetch_add(1, Ordering::SeqCst);
             }
+            let pass = Pass(lane);
             let closed_by = GATE.closed_by.load(Ordering::SeqCst);
             // The forking thread itself may still call hooks, from other libraries' fork handlers.
             if closed_by == 0 || closed_by == seat.thread() {
@@ -166,11 +178,11 @@ impl Gate {
 impl Drop for Pass {
     #[inline]
     fn drop(&mut self) {
-        let count = &GATE.lanes[self.lane].0;
-        if self.lane < OWN_LANES {
-            count.store(count.load(Ordering::Relaxed) - 1, Ordering::Release);
+        let inside = self.0.inside;
+        if self.0.is_own {
+            inside.store(inside.load(Ordering::Relaxed) - 1, Ordering::Release);
         } else {
-            count.fetch_sub(1, Ordering::Release);
+            inside.fetch_sub(1, Ordering::Release);
         }
     }
 }

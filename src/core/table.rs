@@ -146,19 +146,6 @@ pub const fn generation_of(epoch: u64) -> u32 {
     (epoch >> 32) as u32
 }
 
-/// The hot half of a slot, if the slot exists.
-#[inline]
-fn try_hot(slot: Slot) -> Option<&'static Hot> {
-    let segment = HOT[segment_of(slot)].load(Ordering::Acquire);
-    if segment.is_null() {
-        return None;
-    }
-    // SAFETY: a non-null pointer is that of a whole segment, moved back by its first slot; `segment_of`
-    // chose the segment that contains `slot`, so the sum is inside it. Segments are zeroed, which is a
-    // valid `Hot`, shared only through atomics, and never freed.
-    Some(unsafe { &*segment.wrapping_add(slot as usize) })
-}
-
 /// A slot that was given out by [`reserve`], with both its halves at hand.
 #[derive(Clone, Copy)]
 pub struct Node {
@@ -168,22 +155,40 @@ pub struct Node {
 }
 
 impl Node {
-    /// The slot, if it was ever given out.
+    /// The slot, if its segment exists.
     #[inline]
     pub fn find(slot: Slot) -> Option<Node> {
-        let hot = try_hot(slot)?;
-        let segment = COLD[segment_of(slot)].load(Ordering::Relaxed);
-        // SAFETY: as in `try_hot`; the cold segment is stored before the hot one, and thus not null.
-        let cold = unsafe { &*segment.wrapping_add(slot as usize) };
-        Some(Node { slot, hot, cold })
+        let has_segment = !HOT[segment_of(slot)].load(Ordering::Acquire).is_null();
+        // SAFETY: the segment exists.
+        has_segment.then(|| unsafe { Self::in_segment(slot) })
     }
 
     /// The slot, which must have been given out.
     #[inline]
     pub fn at(slot: Slot) -> Node {
-        debug_assert!(try_hot(slot).is_some() && slot != NONE);
+        debug_assert!(Self::find(slot).is_some() && slot != NONE);
         // SAFETY: `reserve` makes the segment before it gives a slot out, and slots come from nowhere else.
-        unsafe { Self::find(slot).unwrap_unchecked() }
+        unsafe { Self::in_segment(slot) }
+    }
+
+    /// # Safety
+    /// The slot's segment exists.
+    #[inline]
+    unsafe fn in_segment(slot: Slot) -> Node {
+        let segment = segment_of(slot);
+        let hot = HOT[segment].load(Ordering::Acquire);
+        // Stored before the hot segment is.
+        let cold = COLD[segment].load(Ordering::Relaxed);
+        // SAFETY: each pointer is that of a whole segment, moved back by its first slot, and the segment contains
+        // `slot`, so the sums are inside. Segments are zeroed, which is a valid `Hot` or `Cold`, shared only
+        // through atomics, and never freed.
+        unsafe {
+            Node {
+                slot,
+                hot: &*hot.wrapping_add(slot as usize),
+                cold: &*cold.wrapping_add(slot as usize),
+            }
+        }
     }
 }
 
@@ -191,12 +196,11 @@ impl Node {
 #[inline]
 pub fn is_live(object: usize, epoch: u64) -> bool {
     let slot = slot_of(epoch);
-    // Not `try_hot`: this is the hottest function of all, and an `Option` would be looked at once more.
     let segment = HOT[segment_of(slot)].load(Ordering::Acquire);
     if segment.is_null() {
         return false;
     }
-    // SAFETY: as in `try_hot`.
+    // SAFETY: as in `Node::in_segment`.
     let hot = unsafe { &*segment.wrapping_add(slot as usize) };
     // The object first. A publisher writes "ended", then the new object, then the new epoch, each with
     // release: whoever sees an object sees no epoch older than the one that was published with it, so
@@ -217,7 +221,7 @@ impl Hot {
     #[inline]
     pub fn live_epoch(&self) -> Option<u64> {
         let epoch = self.epoch.load(Ordering::Acquire);
-        (epoch & ENDED == 0 && epoch != 0).then_some(epoch)
+        (epoch & ENDED == 0).then_some(epoch)
     }
 
     /// Says which object the slot stands for, without making it live. The slot must not be live.
@@ -230,12 +234,7 @@ impl Hot {
     /// used up.
     #[inline]
     pub fn publish(&self, slot: Slot) -> u64 {
-        let last = generation_of(self.epoch.load(Ordering::Relaxed));
-        let generation = if last == 0 {
-            first_generation()
-        } else {
-            last + 1
-        };
+        let generation = generation_of(self.epoch.load(Ordering::Relaxed)) + 1;
         let epoch = (generation as u64) << 32 | slot as u64;
         self.epoch.store(epoch, Ordering::Release);
         epoch
@@ -256,18 +255,18 @@ impl Hot {
     }
 }
 
-/// The generation that fresh slots start with. It depends on where this library is loaded, so that two
+/// The generation that fresh slots have behind them. It depends on where this library is loaded, so that two
 /// copies of it in one process (in two bindings, say) do not give out the same epochs.
-fn first_generation() -> u32 {
-    static FIRST: OnceLock<u32> = OnceLock::new();
-    *FIRST.get_or_init(|| {
+fn generation_before_first() -> u32 {
+    static BEFORE: OnceLock<u32> = OnceLock::new();
+    *BEFORE.get_or_init(|| {
         let here = &raw const NEXT_FRESH as u64;
         // Fibonacci hashing; 30 bits, so that three quarters of the generations remain.
         let mixed = (here >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         if cfg!(test) {
             1 << 30
         } else {
-            (mixed >> 34) as u32 + 1
+            (mixed >> 34) as u32
         }
     })
 }
@@ -283,8 +282,12 @@ pub fn reserve(count: u32, stripe: u8) -> Option<Slot> {
     }
     NEXT_FRESH.store(end, Ordering::Relaxed);
     let free = Meta::new(stripe, 0, 0, State::Free);
+    let unborn = (generation_before_first() as u64) << 32 | ENDED;
     for slot in first..end {
-        Node::at(slot).cold.set_meta(free);
+        let node = Node::at(slot);
+        node.cold.set_meta(free);
+        let epoch = unborn | slot as u64;
+        node.hot.epoch.store(epoch, Ordering::Release);
     }
     Some(first)
 }

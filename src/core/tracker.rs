@@ -19,7 +19,6 @@ const MAX_TRACKERS: usize = 256;
 pub struct Share {
     nodes: AtomicU32,
     tracked: [AtomicU32; KIND_COUNT],
-    created: AtomicU64,
     ended: AtomicU64,
     released: AtomicU64,
     missed_ends: AtomicU64,
@@ -86,7 +85,6 @@ impl Share {
 
     pub fn count_start(&self, kind: u8) {
         step(&self.tracked[kind as usize], 1);
-        bump(&self.created);
     }
 
     pub fn count_end(&self, kind: u8, cause: Cause) {
@@ -122,19 +120,30 @@ fn inner_of(id: u64) -> Option<&'static Inner> {
 /// Collects ends while locks are held, and tells the observer of them afterwards (R15).
 struct Notice {
     inner: &'static Inner,
-    ends: Option<Vec<End>>,
+    is_wanted: bool,
+    ends: Vec<End>,
 }
 
 impl Notice {
+    #[inline]
     fn new(inner: &'static Inner) -> Self {
-        let ends = inner.observed.load(Ordering::Acquire).then(Vec::new);
-        Self { inner, ends }
+        Self {
+            inner,
+            is_wanted: inner.observed.load(Ordering::Acquire),
+            ends: Vec::new(),
+        }
+    }
+
+    /// Where to put ends, if anybody wants to hear of them.
+    #[inline]
+    fn list(&mut self) -> Option<&mut Vec<End>> {
+        self.is_wanted.then_some(&mut self.ends)
     }
 
     #[inline]
     fn deliver(self) {
-        if let Some(ends) = self.ends {
-            tell(self.inner, &ends);
+        if self.is_wanted {
+            tell(self.inner, &self.ends);
         }
     }
 }
@@ -202,7 +211,7 @@ impl Tracker {
         for number in 0..STRIPES {
             let mut stripe = forest::stripe(number as u8).lock();
             for scope in stripe.scopes_of(self.id) {
-                let mut ending = Ending::now(Ref::NULL, notice.ends.as_mut());
+                let mut ending = Ending::now(Ref::NULL, notice.list());
                 stripe.clear_scope(inner, scope, &mut ending);
             }
             inner.stripes[number].0.settle(inner, number as u8);
@@ -211,12 +220,7 @@ impl Tracker {
         inner.index.shrink();
         for share in &inner.stripes {
             let share = &share.0;
-            for counter in [
-                &share.created,
-                &share.ended,
-                &share.released,
-                &share.missed_ends,
-            ] {
+            for counter in [&share.ended, &share.released, &share.missed_ends] {
                 counter.store(0, Ordering::Relaxed);
             }
         }
@@ -225,10 +229,10 @@ impl Tracker {
         let observer = inner.observer.lock().take();
         drop(serial);
         drop(pass);
-        if let (Some(observer), Some(ends)) = (observer, notice.ends.take())
-            && !ends.is_empty()
+        if let Some(observer) = observer
+            && !notice.ends.is_empty()
         {
-            observer(&ends);
+            observer(&notice.ends);
         }
         Ok(())
     }
@@ -264,11 +268,11 @@ impl Tracker {
                 .iter()
                 .map(|count| count.load(Ordering::Relaxed) as usize);
             stats.tracked += tracked.sum::<usize>();
-            stats.created += share.created.load(Ordering::Relaxed);
             stats.ended += share.ended.load(Ordering::Relaxed);
             stats.released += share.released.load(Ordering::Relaxed);
             stats.missed_ends += share.missed_ends.load(Ordering::Relaxed);
         }
+        stats.created = stats.tracked as u64 + stats.ended + stats.released;
         stats.anchors = nodes.saturating_sub(stats.tracked);
         stats.exact_sources = inner.exact_sources.load(Ordering::Acquire);
         Ok(stats)
@@ -366,13 +370,13 @@ impl Tracker {
                     break Err(error);
                 }
                 if is_tracked && (is_new || meta.kind() != kind) {
-                    let mut ending = Ending::now(reference_of(node), notice.ends.as_mut());
+                    let mut ending = Ending::now(reference_of(node), notice.list());
                     let cause = Cause::MissedEnd;
                     stripe.end_subtree(inner, node, cause, cause, &mut ending);
                     continue;
                 }
                 if is_new {
-                    let mut ending = Ending::now(reference_of(node), notice.ends.as_mut());
+                    let mut ending = Ending::now(reference_of(node), notice.list());
                     stripe.end_below(inner, node, Cause::MissedEnd, &mut ending);
                 }
             }
@@ -416,7 +420,7 @@ impl Tracker {
     /// Ends what is known at an address, in whatever scope, as a missed end.
     fn miss_end(self, inner: &'static Inner, object: usize, notice: &mut Notice) {
         self.with_node(inner, object, |stripe, node| {
-            let mut ending = Ending::now(reference_of(node), notice.ends.as_mut());
+            let mut ending = Ending::now(reference_of(node), notice.list());
             let cause = Cause::MissedEnd;
             stripe.end_subtree(inner, node, cause, cause, &mut ending);
         });
@@ -527,10 +531,10 @@ impl Tracker {
     fn end_with_all_below(self, object: usize, cause: Cause) -> Result<(), Error> {
         self.end_at(object, |inner, stripe, node, notice| {
             if inner.is_exact() {
-                let mut ending = Ending::now(Ref::NULL, notice.ends.as_mut());
+                let mut ending = Ending::now(Ref::NULL, notice.list());
                 stripe.end_alone(inner, node, cause, &mut ending);
             } else {
-                let mut ending = Ending::now(reference_of(node), notice.ends.as_mut());
+                let mut ending = Ending::now(reference_of(node), notice.list());
                 stripe.end_subtree(inner, node, cause, Cause::AncestorDestroyed, &mut ending);
             }
         })
@@ -576,10 +580,10 @@ impl Tracker {
                 continue; // Another thread was faster.
             }
             if kinds != 0 {
-                let mut ending = Ending::now(reference_of(node), notice.ends.as_mut());
+                let mut ending = Ending::now(reference_of(node), notice.list());
                 stripe.end_parts(inner, node, kinds, &mut ending);
             }
-            let mut ending = Ending::now(attribution.by, notice.ends.as_mut());
+            let mut ending = Ending::now(attribution.by, notice.list());
             if epoch.is_some() {
                 stripe.end_unindexed(inner, node, cause, &mut ending);
             } else {
@@ -621,7 +625,7 @@ impl Tracker {
     pub fn opaque_mutation(self, root: usize) -> Result<(), Error> {
         self.end_at(root, |inner, stripe, node, notice| {
             if !inner.is_exact() {
-                let mut ending = Ending::now(reference_of(node), notice.ends.as_mut());
+                let mut ending = Ending::now(reference_of(node), notice.list());
                 stripe.end_below(inner, node, Cause::OpaqueMutation, &mut ending);
                 stripe.discard(inner, node);
             }
@@ -637,7 +641,7 @@ impl Tracker {
             let number = forest::stripe_of(self.id, scope);
             let mut stripe = forest::stripe(number).lock();
             if let Some(scope) = stripe.find_scope(self.id, scope) {
-                let mut ending = Ending::now(Ref::NULL, notice.ends.as_mut());
+                let mut ending = Ending::now(Ref::NULL, notice.list());
                 stripe.clear_scope(inner, scope, &mut ending);
             }
             inner.stripes[number as usize].0.settle(inner, number);
@@ -660,7 +664,7 @@ impl Tracker {
             let _pass = Gate::enter();
             let mut stripe = forest::stripe(forest::stripe_of(self.id, scope)).lock();
             let found = stripe.find_scope(self.id, scope);
-            return Ok(found.map_or(0, |scope| stripe.tracked_in(scope, kind)));
+            return Ok(found.map_or(0, |scope| stripe.tracked(scope, kind).len()));
         }
         let of_share = |share: &Padded<Share>| -> usize {
             let tracked = &share.0.tracked;
@@ -810,7 +814,7 @@ impl Ref {
         let pass = Gate::enter();
         let notice = with_live(self, |stripe, node, inner| {
             let mut notice = Notice::new(inner);
-            let mut ending = Ending::now(Ref::NULL, notice.ends.as_mut());
+            let mut ending = Ending::now(Ref::NULL, notice.list());
             stripe.release(inner, node, &mut ending);
             notice
         });

@@ -342,6 +342,16 @@ fn hook(
     if !object.is_null() && tracker.lacks(object as usize) {
         return LOT_OK;
     }
+    guarded_hook(tracker, object, end)
+}
+
+/// The rest of [`hook`], out of line so that the way out above needs no stack frame.
+#[inline(never)]
+fn guarded_hook(
+    tracker: Tracker,
+    object: *const c_void,
+    end: impl FnOnce(Tracker, usize) -> Result<(), Error>,
+) -> lot_status {
     guard(|| end(tracker, check_object(object)?))
 }
 
