@@ -176,6 +176,14 @@ fn r03_made_up_refs_are_dead() {
         );
     }
     assert!(live.is_live());
+    live.release().unwrap();
+    for bit in 0..64 {
+        let wrong_epoch = Ref {
+            epoch: live.epoch ^ 1 << bit,
+            ..live
+        };
+        assert!(!wrong_epoch.is_live());
+    }
 }
 
 #[test]

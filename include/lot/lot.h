@@ -585,10 +585,14 @@ lot_status lot_dump(struct lot_tracker tracker, lot_format format, lot_write_fn 
 
 /* What lot/lot.hpp reads to do inline what `lot_is_live` does. Its layout is part of what `LOT_ABI_VERSION`
  * counts, and nobody else's business. */
+struct lot_live_table {
+  const void *slots;
+  uint32_t mask;
+};
 #if defined(__cplusplus)
-extern "C" const void *lot_live_table[4096];
+extern "C" struct lot_live_table lot_live_table;
 #else
-extern const void *lot_live_table[4096];
+extern struct lot_live_table lot_live_table;
 #endif
 
 /* Both sides of the ABI pass a lot_ref by value, so both state its layout. */

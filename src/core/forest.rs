@@ -672,7 +672,7 @@ impl Stripe {
         let Scope { roots, id, .. } = self.scopes[scope as usize];
         walk(roots, NONE, |node| {
             positions.insert(node.slot, entries.len());
-            let epoch = node.hot.live_epoch().unwrap_or(0);
+            let epoch = node.live_epoch().unwrap_or(0);
             entries.push(Entry {
                 object: node.hot.object(),
                 epoch,
@@ -713,7 +713,7 @@ fn user_of(node: Node) -> usize {
 fn live_ref(node: Node) -> Option<Ref> {
     Some(Ref {
         object: node.hot.object(),
-        epoch: node.hot.live_epoch()?,
+        epoch: node.live_epoch()?,
     })
 }
 

@@ -8,10 +8,10 @@
 //!
 //! # The filter
 //!
-//! Nearly every destruction that an exact source reports is of an object that nobody tracks. So each shard has a
-//! bitmap beside it, read without a lock: a bit that is clear says that no object whose address hashes there is
-//! in the shard. Bits are set when an object comes in, and stay when it goes, until enough have gone stale and the
-//! shard's bits are computed anew.
+//! Nearly every destruction that an exact source reports is of an object that nobody tracks. So each shard has a Bloom
+//! filter beside it, read without a lock: if one of an address's bits is clear, the object is not in the shard. Bits are
+//! set when an object comes in, and stay when it goes, until enough have gone stale and the shard's bits are computed
+//! anew.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 
@@ -450,6 +450,26 @@ mod tests {
             passed < 10_000,
             "{passed} of 100,000 strangers got past the filter"
         );
+    }
+
+    /// Two addresses of which the map keeps the same bits.
+    #[test]
+    fn r16_a_fingerprint_is_not_taken_for_an_address() {
+        // What SPREAD is multiplied with to give 1: each step doubles the number of right bits.
+        let inverse = (0..6).fold(SPREAD, |inverse, _| {
+            inverse.wrapping_mul(2_u64.wrapping_sub(SPREAD.wrapping_mul(inverse)))
+        });
+        let [first, second] = [17_u64, 18].map(|low| low.wrapping_mul(inverse) as usize);
+        assert_eq!(fingerprint_of(first), fingerprint_of(second));
+
+        let index = Index::new();
+        let (slot, _) = index.get_or_insert(first, || slot_for(first)).unwrap();
+        assert_eq!(index.get(second), None);
+        assert_eq!(index.take_if(second, |_| true), None);
+        let (other, is_new) = index.get_or_insert(second, || slot_for(second)).unwrap();
+        assert!(is_new && other != slot);
+        assert_eq!(index.take_if(second, |_| true), Some(Ok(other)));
+        assert_eq!(index.get(first), Some(slot));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//! The slot table: one for the process, never freed, so that any ref can be asked about for ever.
+//! The slot table: one for the process, never freed and never moved, so that any ref can be asked about for ever.
 //!
 //! A slot holds one incarnation at a time. Its *hot* half, 16 bytes, is what a check reads: the object's
 //! address and the epoch. Its *cold* half, 32 bytes, holds the place in the tree and the rest; it is only
@@ -8,11 +8,16 @@
 //! # Epochs
 //!
 //! An epoch is `generation << 32 | slot`. A slot's generation grows with every incarnation, and a slot whose
-//! generations are used up is retired: no epoch is ever given out twice (R2). Bit 31 of a slot number is
-//! never set, so the table uses it in the epoch of a hot half to say "ended": no ref can carry it and be
-//! looked up, because no segment has slots that high.
+//! generations are used up is retired: no epoch is ever given out twice (R2). While a slot's incarnation is not
+//! live, the epoch in its hot half names the neighbouring slot ([`ENDED`]). So whatever is looked up here with such an
+//! epoch is looked up there, and does not match.
+//!
+//! # Memory
+//!
+//! Two arrays, of the hot and of the cold halves. Their addresses are reserved when the first slot is asked for, and
+//! memory is added to them as slots are given out. So a check needs no directory of pieces, and its number of slots is
+//! a power of two, so that a mask makes any bits the number of a slot that can be read.
 
-use std::alloc::{Layout, alloc_zeroed};
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -23,11 +28,15 @@ pub type Slot = u32;
 
 pub const NONE: Slot = 0;
 
-/// Set in the epoch of a hot half once its incarnation has ended.
-const ENDED: u64 = 1 << 31;
+/// Flipped in the epoch of a hot half while no incarnation is live.
+const ENDED: u64 = 1;
 
-/// One more than the highest slot number. Tests make do with fewer generations instead.
-const SLOT_LIMIT: u32 = 1 << 31;
+/// How many slots addresses are reserved for: 3 GiB. The tracker's memory for so many objects is 5 GB, and that of
+/// the objects themselves and of their wrappers many times more.
+const RESERVED: usize = 1 << 26;
+/// How many slots get memory at first: 3 MiB, which the system hands out page by page as they are touched. Later on
+/// their number doubles.
+const FIRST_LEN: usize = 1 << 16;
 
 /// The last generation of a slot.
 #[cfg(not(test))]
@@ -35,13 +44,6 @@ const LAST_GENERATION: u32 = u32::MAX;
 /// Few enough that a test can use a slot up: 100,000 from the first one.
 #[cfg(test)]
 const LAST_GENERATION: u32 = (1 << 30) + 100_000;
-
-/// log2 of the slots in a segment. Large, so that the pointers to all segments are few; a segment's memory is only
-/// addresses until it is used.
-const SEGMENT_BITS: u32 = 20;
-const SEGMENT_LEN: usize = 1 << SEGMENT_BITS;
-/// For all 32-bit numbers; the upper half of them is never made.
-const SEGMENTS: usize = 1 << (32 - SEGMENT_BITS);
 
 /// What a check reads.
 #[repr(C)]
@@ -123,20 +125,35 @@ impl Cold {
     }
 }
 
-/// Each pointer is moved back by the number of its first slot, so that it is indexed by the slot itself.
-/// `lot/lot.hpp` reads this one as `lot_live_table`, to do inline what [`is_live`] does: it knows the layout of
-/// [`Hot`] and the length of a segment.
+/// All that a check reads besides the slot. `lot/lot.hpp` knows it as `lot_live_table`, and does inline what [`is_live`]
+/// does.
+#[repr(C)]
+struct Table {
+    hot: AtomicPtr<Hot>,
+    /// The number of slots that have memory, less one. Stored after `hot`.
+    mask: AtomicU32,
+}
+
 #[unsafe(export_name = "lot_live_table")]
-static HOT: [AtomicPtr<Hot>; SEGMENTS] = [const { AtomicPtr::new(ptr::null_mut()) }; SEGMENTS];
-static COLD: [AtomicPtr<Cold>; SEGMENTS] = [const { AtomicPtr::new(ptr::null_mut()) }; SEGMENTS];
+static TABLE: Table = Table {
+    hot: AtomicPtr::new((&raw const NOTHING).cast_mut()),
+    mask: AtomicU32::new(0),
+};
+
+/// The table before it has memory, and slot 0: it is never given out, and the null ref must not look like it.
+static NOTHING: Hot = Hot {
+    object: AtomicUsize::new(0),
+    epoch: AtomicU64::new(ENDED),
+};
+
+static COLD: AtomicPtr<Cold> = AtomicPtr::new(ptr::null_mut());
 
 /// The next slot that was never used. Slot 0 is "none".
 static NEXT_FRESH: AtomicU32 = AtomicU32::new(1);
-static GROWING: Lock<()> = Lock::new(());
-
-const fn segment_of(slot: Slot) -> usize {
-    (slot >> SEGMENT_BITS) as usize
-}
+static GROWING: Lock<Memory> = Lock::new(Memory {
+    reserved: 0,
+    len: 0,
+});
 
 pub const fn slot_of(epoch: u64) -> Slot {
     epoch as u32
@@ -155,38 +172,42 @@ pub struct Node {
 }
 
 impl Node {
-    /// The slot, if its segment exists.
+    /// The slot, if the table has it.
     #[inline]
     pub fn find(slot: Slot) -> Option<Node> {
-        let has_segment = !HOT[segment_of(slot)].load(Ordering::Acquire).is_null();
-        // SAFETY: the segment exists.
-        has_segment.then(|| unsafe { Self::in_segment(slot) })
+        let exists = slot <= TABLE.mask.load(Ordering::Acquire) && slot != NONE;
+        // SAFETY: it exists.
+        exists.then(|| unsafe { Self::existing(slot) })
     }
 
     /// The slot, which must have been given out.
     #[inline]
     pub fn at(slot: Slot) -> Node {
-        debug_assert!(Self::find(slot).is_some() && slot != NONE);
-        // SAFETY: `reserve` makes the segment before it gives a slot out, and slots come from nowhere else.
-        unsafe { Self::in_segment(slot) }
+        debug_assert!(Self::find(slot).is_some());
+        // SAFETY: slots come from `reserve` and nowhere else.
+        unsafe { Self::existing(slot) }
+    }
+
+    /// The epoch, if the slot's incarnation is live.
+    #[inline]
+    pub fn live_epoch(self) -> Option<u64> {
+        let epoch = self.hot.epoch.load(Ordering::Acquire);
+        (slot_of(epoch) == self.slot).then_some(epoch)
     }
 
     /// # Safety
-    /// The slot's segment exists.
+    /// The table has the slot, and this thread knows that from one that has seen it.
     #[inline]
-    unsafe fn in_segment(slot: Slot) -> Node {
-        let segment = segment_of(slot);
-        let hot = HOT[segment].load(Ordering::Acquire);
-        // Stored before the hot segment is.
-        let cold = COLD[segment].load(Ordering::Relaxed);
-        // SAFETY: each pointer is that of a whole segment, moved back by its first slot, and the segment contains
-        // `slot`, so the sums are inside. Segments are zeroed, which is a valid `Hot` or `Cold`, shared only
-        // through atomics, and never freed.
+    unsafe fn existing(slot: Slot) -> Node {
+        let hot = TABLE.hot.load(Ordering::Relaxed);
+        let cold = COLD.load(Ordering::Relaxed);
+        // SAFETY: the arrays have memory for the slot. It was zeroed, which is a valid `Hot` or `Cold`, is shared
+        // only through atomics, and never freed.
         unsafe {
             Node {
                 slot,
-                hot: &*hot.wrapping_add(slot as usize),
-                cold: &*cold.wrapping_add(slot as usize),
+                hot: &*hot.add(slot as usize),
+                cold: &*cold.add(slot as usize),
             }
         }
     }
@@ -195,13 +216,10 @@ impl Node {
 /// Whether `(object, epoch)` is live. Any bits may be asked about (R3).
 #[inline]
 pub fn is_live(object: usize, epoch: u64) -> bool {
-    let slot = slot_of(epoch);
-    let segment = HOT[segment_of(slot)].load(Ordering::Acquire);
-    if segment.is_null() {
-        return false;
-    }
-    // SAFETY: as in `Node::in_segment`.
-    let hot = unsafe { &*segment.wrapping_add(slot as usize) };
+    let slot = slot_of(epoch) & TABLE.mask.load(Ordering::Acquire);
+    // SAFETY: there is memory for the slots up to the mask; else as in `Node::existing`. A slot that only the mask has
+    // made one of the table's has another number in its epoch.
+    let hot = unsafe { &*TABLE.hot.load(Ordering::Acquire).add(slot as usize) };
     // The object first. A publisher writes "ended", then the new object, then the new epoch, each with
     // release: whoever sees an object sees no epoch older than the one that was published with it, so
     // an old epoch can never be taken for live together with a newer object.
@@ -215,13 +233,6 @@ impl Hot {
     #[inline]
     pub fn object(&self) -> usize {
         self.object.load(Ordering::Acquire)
-    }
-
-    /// The epoch, if the slot's incarnation is live.
-    #[inline]
-    pub fn live_epoch(&self) -> Option<u64> {
-        let epoch = self.epoch.load(Ordering::Acquire);
-        (epoch & ENDED == 0).then_some(epoch)
     }
 
     /// Says which object the slot stands for, without making it live. The slot must not be live.
@@ -244,7 +255,7 @@ impl Hot {
     #[inline]
     pub fn end(&self) -> u64 {
         let epoch = self.epoch.load(Ordering::Relaxed);
-        self.epoch.store(epoch | ENDED, Ordering::Release);
+        self.epoch.store(epoch ^ ENDED, Ordering::Release);
         epoch
     }
 
@@ -272,62 +283,116 @@ fn generation_before_first() -> u32 {
 }
 
 /// Gives `count` slots that were never used, for `stripe`, as the first of them; `None` when the table is full
-/// or the system has no memory for a segment.
+/// or the system has no memory for them.
 pub fn reserve(count: u32, stripe: u8) -> Option<Slot> {
-    let _growing = GROWING.lock();
+    let mut memory = GROWING.lock();
     let first = NEXT_FRESH.load(Ordering::Relaxed);
-    let end = first.checked_add(count).filter(|end| *end <= SLOT_LIMIT)?;
-    for segment in segment_of(first)..=segment_of(end - 1) {
-        add_segment(segment)?;
+    let end = first.checked_add(count)?;
+    while end as usize > memory.len {
+        memory.grow()?;
     }
     NEXT_FRESH.store(end, Ordering::Relaxed);
     let free = Meta::new(stripe, 0, 0, State::Free);
-    let unborn = (generation_before_first() as u64) << 32 | ENDED;
+    let generation = generation_before_first() as u64;
     for slot in first..end {
         let node = Node::at(slot);
         node.cold.set_meta(free);
-        let epoch = unborn | slot as u64;
+        let epoch = generation << 32 | slot as u64 ^ ENDED;
         node.hot.epoch.store(epoch, Ordering::Release);
     }
     Some(first)
 }
 
-fn add_segment(segment: usize) -> Option<()> {
-    if !HOT[segment].load(Ordering::Relaxed).is_null() {
-        return Some(());
-    }
-    let hot = allocate::<Hot>()?;
-    let cold = allocate::<Cold>()?;
-    if segment == 0 {
-        // Slot 0 is never given out: the null ref, all zeros, must not look like it.
-        // SAFETY: the array has zeroed elements and is not shared yet.
-        unsafe { (*hot).epoch = AtomicU64::new(ENDED) };
-    }
-    let first = segment * SEGMENT_LEN;
-    COLD[segment].store(cold.wrapping_sub(first), Ordering::Release);
-    HOT[segment].store(hot.wrapping_sub(first), Ordering::Release);
-    Some(())
+/// What the table has of the system.
+struct Memory {
+    /// How many slots there are addresses for, and for how many of these there is memory.
+    reserved: usize,
+    len: usize,
 }
 
-/// A zeroed array that is never freed. It comes straight from the kernel, which zeroes its pages as they are
-/// touched: no hook pays for a whole segment.
-fn allocate<T>() -> Option<*mut T> {
-    let layout = Layout::array::<T>(SEGMENT_LEN).ok()?;
-    // SAFETY: the layout is not of size zero.
-    let array = unsafe { alloc_zeroed(layout) }.cast::<T>();
-    (!array.is_null()).then_some(array)
+impl Memory {
+    /// Gives the table memory for twice as many slots.
+    #[cold]
+    fn grow(&mut self) -> Option<()> {
+        if self.len == 0 {
+            return self.start();
+        }
+        let len = 2 * self.len;
+        if len > self.reserved {
+            return None;
+        }
+        add_memory(TABLE.hot.load(Ordering::Relaxed), self.len, len)?;
+        add_memory(COLD.load(Ordering::Relaxed), self.len, len)?;
+        self.publish(len);
+        Some(())
+    }
+
+    fn start(&mut self) -> Option<()> {
+        let (slots, place) = reserve_addresses()?;
+        let hot: *mut Hot = place.cast();
+        let cold: *mut Cold = hot.wrapping_add(slots).cast();
+        add_memory(hot, 0, FIRST_LEN)?;
+        add_memory(cold, 0, FIRST_LEN)?;
+        // SAFETY: the first slot has memory.
+        unsafe { &*hot }.epoch.store(ENDED, Ordering::Relaxed);
+        COLD.store(cold, Ordering::Relaxed);
+        TABLE.hot.store(hot, Ordering::Release);
+        self.reserved = slots;
+        self.publish(FIRST_LEN);
+        Some(())
+    }
+
+    fn publish(&mut self, len: usize) {
+        self.len = len;
+        TABLE.mask.store((len - 1) as u32, Ordering::Release);
+    }
+}
+
+/// Reserves addresses for the table, for as many slots as the system grants, and says for how many.
+fn reserve_addresses() -> Option<(usize, *mut libc::c_void)> {
+    const SLOT_SIZE: usize = size_of::<Hot>() + size_of::<Cold>();
+    let mut slots = RESERVED;
+    // A process with a limit for its addresses needs them for other things: at most an eighth is ours.
+    while slots * SLOT_SIZE > address_limit() / 8 && slots > FIRST_LEN {
+        slots /= 2;
+    }
+    while slots >= FIRST_LEN {
+        let size = slots * SLOT_SIZE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANON;
+        // SAFETY: a new mapping, wherever the system likes; nothing in it can be read or written yet.
+        let place = unsafe { libc::mmap(ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0) };
+        if place != libc::MAP_FAILED {
+            return Some((slots, place));
+        }
+        slots /= 2;
+    }
+    None
+}
+
+/// Makes elements of an array usable. The system zeroes each page as it is touched: no hook pays for all.
+fn add_memory<T>(array: *mut T, from: usize, to: usize) -> Option<()> {
+    let (place, size) = (array.wrapping_add(from), (to - from) * size_of::<T>());
+    // SAFETY: the elements are in the addresses that `Memory::reserve` got, and nobody has used them yet.
+    let result = unsafe { libc::mprotect(place.cast(), size, libc::PROT_READ | libc::PROT_WRITE) };
+    (result == 0).then_some(())
+}
+
+/// How many bytes of addresses the process may use.
+fn address_limit() -> usize {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is a valid place for the result.
+    match unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } {
+        0 => usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX),
+        _ => usize::MAX,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn no_segment_has_the_slots_of_ended_epochs() {
-        assert_eq!(segment_of(SLOT_LIMIT - 1) + 1, SEGMENTS / 2);
-        assert_eq!(segment_of(u32::MAX), SEGMENTS - 1);
-        assert!(slot_of(ENDED) >= SLOT_LIMIT);
-    }
 
     #[test]
     fn meta_survives_packing() {

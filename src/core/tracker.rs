@@ -435,7 +435,7 @@ impl Tracker {
             .get(object)
             .and_then(|slot| {
                 let node = Node::at(slot);
-                let epoch = node.hot.live_epoch()?;
+                let epoch = node.live_epoch()?;
                 let user = node.cold.user.load(Ordering::Acquire);
                 // Still live, so the user pointer was that incarnation's.
                 table::is_live(object, epoch).then_some((Ref { object, epoch }, user))
@@ -566,14 +566,14 @@ impl Tracker {
         // free, and its epoch says whether it still is the one that was found.
         let mut epoch = None;
         while let Some(found) = inner.index.take_if(object, |slot| {
-            epoch = Node::at(slot).hot.live_epoch();
+            epoch = Node::at(slot).live_epoch();
             epoch.is_some()
         }) {
             let (Ok(slot) | Err(slot)) = found;
             let node = Node::at(slot);
             let mut stripe = forest::stripe(node.cold.meta().stripe()).lock();
             let is_same = match epoch {
-                Some(_) => node.hot.live_epoch() == epoch,
+                Some(_) => node.live_epoch() == epoch,
                 None => self.is_tenant(&stripe, node, object),
             };
             if !is_same {
@@ -768,7 +768,7 @@ fn check_kind(kind: Option<u8>) -> Result<(), Error> {
 fn reference_of(node: Node) -> Ref {
     Ref {
         object: node.hot.object(),
-        epoch: node.hot.live_epoch().unwrap_or(0),
+        epoch: node.live_epoch().unwrap_or(0),
     }
 }
 
