@@ -312,6 +312,54 @@ fn r05_what_is_below_stays_below_when_something_between_goes() {
     assert!(!inner.is_live());
 }
 
+/// What stays in the place of a destroyed object is nobody's: not the next object's at its address, and not null's.
+#[test]
+fn r05_a_new_object_does_not_inherit_what_was_below_the_old_one() {
+    let tracker = tracker();
+    let survivor = tracker.place(at(1), &[at(2), at(3), at(4)]);
+    let outer = tracker.place(at(4), &[]);
+    tracker.destroy(at(2)).unwrap();
+    tracker.destroy(at(3)).unwrap();
+    assert_eq!(survivor.parent().unwrap(), Some(outer));
+    assert_eq!(outer.children().unwrap(), [(survivor, 0)]);
+    assert_eq!(tracker.stats().unwrap().anchors, 0);
+    let mut text = String::new();
+    tracker.report(Format::Text, &mut text).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(
+        lines[0].ends_with("2 tracked, 0 anchors") && lines.len() == 3,
+        "{text}"
+    );
+    assert!(
+        lines[2].starts_with(&format!("    {:#x} ", at(1))),
+        "{text}"
+    );
+
+    // New objects at the old addresses, one of them below the same one.
+    let new = tracker.renew(at(2), &[at(4)]);
+    let untracked_parent = tracker.place(at(5), &[at(3), at(4)]);
+    tracker.erase(at(2)).unwrap();
+    tracker.erase(at(3)).unwrap();
+    assert!(!new.is_live() && !untracked_parent.is_live() && survivor.is_live());
+
+    let nulls = Description {
+        object: at(1),
+        scope: SCOPE,
+        ancestors: Some(&[0, 0, at(4)]),
+        ..Default::default()
+    };
+    let error = tracker.track(&nulls).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+
+    // The survivor is inside of a new object now, at an old address.
+    assert_eq!(tracker.place(at(1), &[at(2), at(4)]), survivor);
+    tracker.erase(at(2)).unwrap();
+    assert!(!survivor.is_live() && outer.is_live());
+    outer.release().unwrap();
+    let stats = tracker.stats().unwrap();
+    assert_eq!((stats.tracked, stats.anchors), (0, 0));
+}
+
 #[test]
 fn r05_the_ancestors_last_reported_count() {
     let tracker = tracker();

@@ -3,7 +3,8 @@
 //!
 //! All objects of one scope belong to one stripe, chosen by hashing, and are guarded by its lock: a whole
 //! subtree is under one lock, and scopes (MLIR: contexts) rarely wait for one another. A node is a slot of the
-//! table; it is *tracked*, or an *anchor*: an untracked object that has something tracked below it.
+//! table; it is *tracked*, or an *anchor*: an untracked object that has something tracked below it, or had it when its
+//! own end was reported ([`GONE`]).
 //!
 //! Invariants, whenever a stripe's lock is free:
 //! - a node is in its tracker's index, and nothing else is; only a node whose own destruction has been reported
@@ -25,6 +26,10 @@ pub const STRIPES: usize = 1 << STRIPE_BITS;
 
 static FOREST: [Padded<Lock<Stripe>>; STRIPES] =
     [const { Padded(Lock::new(Stripe::new())) }; STRIPES];
+
+/// The object of a node that has ended alone and had others below it. It stays until they are gone: to move them up
+/// would cost a destructor time for each, and mostly their own ends follow at once. No object has this address.
+const GONE: usize = 0;
 
 /// How many fresh slots a stripe takes from the table at once.
 const BATCH: u32 = 64;
@@ -268,19 +273,28 @@ impl Stripe {
     /// Takes a node without children, and not tracked, out of everything.
     #[inline]
     fn remove_node(&mut self, tracker: &Inner, node: Node) {
-        tracker.index.remove(node.hot.object(), node.slot);
-        self.remove_unindexed(tracker, node);
+        if node.hot.object() == GONE {
+            self.unlink(node);
+        } else {
+            tracker.index.remove(node.hot.object(), node.slot);
+            self.remove_unindexed(tracker, node);
+        }
     }
 
     /// The same for one that is not in the index any more.
     #[inline]
     fn remove_unindexed(&mut self, tracker: &Inner, node: Node) {
+        let stripe = node.cold.meta().stripe();
+        tracker.stripes[stripe as usize].0.remove_node();
+        self.unlink(node);
+    }
+
+    #[inline]
+    fn unlink(&mut self, node: Node) {
         debug_assert_eq!(get(&node.cold.first_child), NONE);
-        let meta = node.cold.meta();
         self.detach(node);
         self.give_slot_back(node);
-        tracker.stripes[meta.stripe() as usize].0.remove_node();
-        self.note_if_empty(meta.scope());
+        self.note_if_empty(node.cold.meta().scope());
     }
 
     // Links --------------------------------------------------------------------------------------------
@@ -435,7 +449,7 @@ impl Stripe {
             let parent = get(&node.cold.parent);
             match ancestors.get(known) {
                 None if parent == NONE => return Ok(Ok(())),
-                Some(ancestor) if parent != NONE && Node::at(parent).hot.object() == *ancestor => {
+                Some(ancestor) if parent != NONE && is_at(Node::at(parent), *ancestor) => {
                     node = Node::at(parent);
                     known += 1;
                 }
@@ -554,8 +568,7 @@ impl Stripe {
         self.end_alone(tracker, node, cause, ending);
     }
 
-    /// Ends a node alone (R7) and takes it out of the tree; what is below it moves up, so that it stays below
-    /// everything that encloses the node (R5).
+    /// Ends a node alone (R7); what is below it stays below everything that encloses the node (R5).
     #[inline]
     pub fn end_alone(&mut self, tracker: &Inner, node: Node, cause: Cause, ending: &mut Ending) {
         tracker.index.remove(node.hot.object(), node.slot);
@@ -572,8 +585,13 @@ impl Stripe {
         ending: &mut Ending,
     ) {
         self.end_incarnation(tracker, node, cause, ending);
+        if get(&node.cold.first_child) != NONE {
+            let stripe = node.cold.meta().stripe();
+            tracker.stripes[stripe as usize].0.remove_node();
+            node.hot.set_object(GONE);
+            return;
+        }
         let parent = get(&node.cold.parent);
-        self.give_children(node, parent);
         self.remove_unindexed(tracker, node);
         self.prune(tracker, parent);
     }
@@ -671,12 +689,17 @@ impl Stripe {
         let mut positions = HashMap::new();
         let Scope { roots, id, .. } = self.scopes[scope as usize];
         walk(roots, NONE, |node| {
+            let parent = positions.get(&get(&node.cold.parent)).copied();
+            if node.hot.object() == GONE {
+                positions.extend(parent.map(|position| (node.slot, position)));
+                return true;
+            }
             positions.insert(node.slot, entries.len());
             let epoch = node.live_epoch().unwrap_or(0);
             entries.push(Entry {
                 object: node.hot.object(),
                 epoch,
-                parent: positions.get(&get(&node.cold.parent)).copied(),
+                parent,
                 scope: id,
                 kind: node.cold.meta().kind(),
                 user: if epoch != 0 { user_of(node) } else { 0 },
@@ -690,7 +713,7 @@ impl Stripe {
 fn leads_up_through(mut node: Node, ancestors: &[usize], below: Node) -> bool {
     for ancestor in ancestors {
         let parent = get(&node.cold.parent);
-        if parent == NONE || node.slot == below.slot || Node::at(parent).hot.object() != *ancestor {
+        if parent == NONE || node.slot == below.slot || !is_at(Node::at(parent), *ancestor) {
             return false;
         }
         node = Node::at(parent);
@@ -704,6 +727,12 @@ fn leads_up_through(mut node: Node, ancestors: &[usize], below: Node) -> bool {
 fn is_in_scope(node: Node, stripe: u8, scope: u32) -> bool {
     let meta = node.cold.meta();
     meta.stripe() == stripe && meta.scope() == scope
+}
+
+/// Whether a node stands for the object at that address, now.
+#[inline]
+fn is_at(node: Node, object: usize) -> bool {
+    node.hot.object() == object && object != GONE
 }
 
 fn user_of(node: Node) -> usize {

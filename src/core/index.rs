@@ -191,7 +191,7 @@ impl Index {
         // SAFETY: the table has not changed since the bucket was found in it.
         unsafe { shard.erase(bucket) };
         let filter = &self.filters[key.shard];
-        if filter.count_stale() {
+        if filter.count_stale(shard.is_empty()) {
             filter.refresh(hashes!(shard));
         }
         Some(Ok(slot))
@@ -351,13 +351,20 @@ impl Filter {
         Layout::from_size_align(Self::ALIGNMENT + words.size(), Self::ALIGNMENT).ok()
     }
 
-    /// Notes that bits may have gone stale; whether it is time for a refresh.
+    /// Notes that bits may have gone stale; whether it is time for a refresh. In a shard that is empty that is early,
+    /// since it costs little.
     #[inline]
-    fn count_stale(&self) -> bool {
+    fn count_stale(&self, is_empty: bool) -> bool {
         let stale = self.stale.load(Ordering::Relaxed) + 1;
         self.stale.store(stale, Ordering::Relaxed);
         let (words, shift) = self.words(Ordering::Relaxed);
-        !words.is_null() && stale as usize * Self::CROWDED * 2 > 64 * Self::len(shift)
+        let len = if words.is_null() {
+            return false;
+        } else {
+            Self::len(shift)
+        };
+        let stale = stale as usize;
+        stale * Self::CROWDED * 2 > 64 * len || is_empty && stale > len
     }
 
     /// Computes the bits anew from `hashes`, which are all the shard has. Each word goes from the old bits to the
@@ -366,11 +373,13 @@ impl Filter {
     fn refresh(&self, hashes: impl Iterator<Item = u64>) {
         self.stale.store(0, Ordering::Relaxed);
         let (words, shift) = self.words(Ordering::Relaxed);
-        let mut fresh = vec![0_u64; Self::len(shift)];
+        let mut fresh = Vec::new(); // Allocates nothing for an empty shard.
         for hash in hashes {
+            fresh.resize(Self::len(shift), 0);
             fresh[Self::word_of(hash, shift)] |= Self::bits_of(hash);
         }
-        for (number, bits) in fresh.into_iter().enumerate() {
+        let bits = fresh.into_iter().chain(std::iter::repeat(0));
+        for (number, bits) in (0..Self::len(shift)).zip(bits) {
             // SAFETY: as in `may_contain`.
             unsafe { &*words.add(number) }.store(bits, Ordering::Release);
         }
