@@ -9,8 +9,10 @@ it compiles the crate once a mutation (about ten minutes in all on two cores).
     tools/break-rules.py [--only R06] [--keep]
 """
 import argparse
+import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -92,14 +94,18 @@ MUTATIONS = [
 
 def run(copy, rule, timeout):
     command = ["cargo", "test", "--quiet", "--lib", "--test", "rules", "--test", "allocation", "--no-fail-fast", "--", rule]
+    tests = subprocess.Popen(command, cwd=copy, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             stdin=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
     try:
-        done = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+        text, _ = tests.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
+        # The programs that cargo started as well, or they would go on for ever.
+        os.killpg(tests.pid, signal.SIGKILL)
+        tests.wait()
         return "hangs"
-    text = done.stdout + done.stderr
     if "could not compile" in text:
         return "does not compile:\n" + text
-    return "passes" if done.returncode == 0 else "fails"
+    return "passes" if tests.returncode == 0 else "fails"
 
 
 def main():
