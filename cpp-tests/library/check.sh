@@ -6,7 +6,8 @@ set -euo pipefail
 # The functions, and the table, that the generated C headers declare: nothing else may be visible, and nothing
 # less.
 declared() {
-  grep -lZ cbindgen "$HEADERS"/*.h | xargs -0 cat | grep -oE '\blot_[a-z0-9_]+[[(]' | tr -d '[(' | sort -u
+  grep -lZ cbindgen "$HEADERS"/*.h | xargs -0 cat |
+    sed -nE 's/.*\b(lot_[a-z0-9_]+)\(.*/\1/p; s/^extern struct .* (lot_[a-z0-9_]+);$/\1/p' | sort -u
 }
 
 same() {

@@ -17,12 +17,10 @@ pub use std::sync::atomic::{
 };
 
 use std::cell::Cell;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use parking_lot::{Mutex, MutexGuard};
-
-/// A mutual exclusion lock. It knows no poisoning: a panic under it is counted at the C boundary, and what the lock
-/// guards is kept usable by the order of the writes under it.
+/// A mutual exclusion lock that shrugs off poisoning: a panic under it is counted at the C boundary,
+/// and what the lock guards is kept usable by the order of the writes under it.
 #[derive(Debug, Default)]
 pub struct Lock<T>(Mutex<T>);
 
@@ -33,7 +31,29 @@ impl<T> Lock<T> {
 
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock()
+        match self.0.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => self.wait_and_lock(),
+        }
+    }
+
+    /// Locks are held for a fraction of a microsecond, so another look soon is worth more than sleep. (The mutex
+    /// itself stops looking as soon as one thread sleeps, and then all do, again and again.)
+    #[cold]
+    fn wait_and_lock(&self) -> MutexGuard<'_, T> {
+        const LOOKS: u32 = 100;
+        for look in 0..LOOKS {
+            for _ in 0..look.min(16) {
+                std::hint::spin_loop();
+            }
+            match self.0.try_lock() {
+                Ok(guard) => return guard,
+                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
