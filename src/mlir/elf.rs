@@ -61,10 +61,11 @@ pub(crate) struct Slot {
 /// Tells one loading of one object from all others that are loaded at the same time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
-    /// As the loader knows it; empty for the main program.
-    pub name: CString,
+    // Compared in this order: nearly all differ in the first.
     pub base: usize,
     headers: usize,
+    /// As the loader knows it; empty for the main program.
+    pub name: CString,
 }
 
 impl Identity {
@@ -120,7 +121,18 @@ impl Loaded {
 pub(crate) struct Snapshot {
     /// How many objects the loader has ever added, at the time of reading.
     pub additions: u64,
+    /// And removed.
+    pub removals: u64,
     pub objects: Vec<Loaded>,
+}
+
+/// Objects whose tables need not be read again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    pub objects: Vec<Identity>,
+    /// How many objects the loader had removed. When it has removed another one, what looks the same may
+    /// have been loaded anew.
+    pub removals: u64,
 }
 
 /// How many objects the loader has ever added to this process.
@@ -133,13 +145,14 @@ pub(crate) fn additions() -> u64 {
     additions
 }
 
-/// Reads every loaded object.
-pub(crate) fn snapshot() -> Snapshot {
+/// Reads every loaded object, but not the slots of those that are known.
+pub(crate) fn snapshot(known: &Known) -> Snapshot {
     let mut snapshot = Snapshot::default();
     visit(|info| {
         snapshot.additions = info.dlpi_adds;
+        snapshot.removals = info.dlpi_subs;
         // SAFETY: the loader gave us `info`, and keeps the object mapped while we are called.
-        snapshot.objects.extend(unsafe { read(info) });
+        snapshot.objects.extend(unsafe { read(info, known) });
         ControlFlow::Continue(())
     });
     snapshot
@@ -186,7 +199,7 @@ unsafe fn identity(info: &libc::dl_phdr_info) -> Identity {
 
 /// # Safety
 /// `info` describes an object that stays mapped during the call.
-unsafe fn read(info: &libc::dl_phdr_info) -> Option<Loaded> {
+unsafe fn read(info: &libc::dl_phdr_info, known: &Known) -> Option<Loaded> {
     let base = info.dlpi_addr as usize;
     // SAFETY: the loader gives `dlpi_phnum` headers at `dlpi_phdr`.
     let headers = unsafe {
@@ -220,7 +233,14 @@ unsafe fn read(info: &libc::dl_phdr_info) -> Option<Loaded> {
             _ => {}
         }
     }
-    if let Some(dynamic) = dynamic {
+    let identity = &loaded.identity;
+    // The main program's stubs are wanted each time.
+    let is_known = info.dlpi_subs == known.removals
+        && !identity.name.is_empty()
+        && known.objects.contains(identity);
+    if let Some(dynamic) = dynamic
+        && !is_known
+    {
         // SAFETY: the segments are mapped.
         unsafe { read_tables(&mut loaded, dynamic) };
     }
@@ -430,7 +450,7 @@ mod tests {
     #[test]
     fn the_loaded_objects_are_read() {
         let here = the_loaded_objects_are_read as fn() as usize;
-        let snapshot = snapshot();
+        let snapshot = snapshot(&Known::default());
         assert!(snapshot.additions > 0);
         assert_eq!(snapshot.additions, additions());
         let own: Vec<&Loaded> = snapshot

@@ -9,7 +9,7 @@
 //! anything, and keeps other copies of this crate from changing the same page's protection. The
 //! self-test runs with no lock held.
 
-use super::elf::{Identity, Loaded, Slot, SlotKind, Snapshot};
+use super::elf::{Identity, Known, Loaded, Slot, SlotKind, Snapshot};
 use super::loader::Held;
 use super::memory::Pages;
 use super::names::{FUNCTION_COUNT, FUNCTIONS, Needed};
@@ -24,6 +24,8 @@ use std::sync::atomic::Ordering;
 struct Library {
     identity: Identity,
     patched: Vec<Patched>,
+    /// What has been looked through: apart from `patched`, nothing in there leads to the library.
+    covered: Known,
 }
 
 /// A slot that holds a hook of ours.
@@ -44,6 +46,8 @@ struct Plan {
     _held: Vec<Held>,
     /// How many objects the loader had added, all of which `slots` covers.
     additions: u64,
+    /// What has been looked through with this plan; `None` if more was just being added.
+    covered: Option<Known>,
 }
 
 /// Why there are no hooks: a sentence for a person.
@@ -55,7 +59,7 @@ pub(super) fn install(
     symbol: usize,
     self_test: &mut dyn FnMut(Tracker) -> bool,
 ) -> Result<(), Failure> {
-    let plan = plan_for(|snapshot| {
+    let plan = plan_for(None, |snapshot| {
         let mut objects = snapshot.objects.iter();
         let place = objects.position(|object| object.contains(symbol));
         place.ok_or_else(|| {
@@ -106,7 +110,7 @@ pub(super) fn refresh(tracker: Tracker) -> Result<(), (Reason, Vec<Tracker>)> {
         {
             continue;
         }
-        if let Err(reason) = plan_of(index).and_then(|plan| cover(index, plan)) {
+        if let Err(reason) = addition_to(index).and_then(|plan| cover(index, plan)) {
             let affected: Vec<Tracker> = instance.subscribers.all().collect();
             affected.iter().for_each(|tracker| detach(index, *tracker));
             return Err((reason, affected));
@@ -133,7 +137,45 @@ fn plan_of(index: usize) -> Result<Plan, Reason> {
     let pass = Gate::enter();
     let library = LIBRARIES.lock()[index].identity.clone();
     drop(pass);
-    plan_for(|snapshot| {
+    plan_among_all(library, None)
+}
+
+/// A plan for what was loaded since the last one, if everything else still is as it was left.
+fn addition_to(index: usize) -> Result<Plan, Reason> {
+    let pass = Gate::enter();
+    let libraries = LIBRARIES.lock();
+    let Library {
+        identity,
+        patched,
+        covered,
+    } = &libraries[index];
+    let mut in_place = 0;
+    elf::with_each_loaded(|object| {
+        let slots = patched.iter().filter(|patched| patched.object == *object);
+        for Patched { slot, .. } in slots {
+            // SAFETY: an aligned word of an object that is loaded.
+            let value = unsafe { super::memory::load(slot.address) };
+            in_place += usize::from(value == hook_address(index, slot.function));
+        }
+    });
+    let library = identity.clone();
+    let known = (in_place == patched.len()).then(|| covered.clone());
+    drop(libraries);
+    drop(pass);
+    let Some(known) = known else {
+        return plan_among_all(library, None);
+    };
+    let originals = std::array::from_fn(|function| {
+        INSTANCES[index].originals[function].load(Ordering::Acquire)
+    });
+    plan_among_all(library, Some((known, originals)))
+}
+
+fn plan_among_all(
+    library: Identity,
+    found: Option<(Known, [usize; FUNCTION_COUNT])>,
+) -> Result<Plan, Reason> {
+    plan_for(found, |snapshot| {
         let mut objects = snapshot.objects.iter();
         let place = objects.position(|object| object.identity == library);
         place.ok_or_else(|| format!("{} is no longer loaded", library.label()))
@@ -179,6 +221,7 @@ fn detach(index: usize, tracker: Tracker) {
         && let Some(library) = libraries.get_mut(index)
     {
         restore(index, &mut library.patched);
+        library.covered = Known::default();
     }
 }
 
@@ -202,19 +245,25 @@ fn instance_for(plan: &Plan) -> Result<usize, Failure> {
     libraries.push(Library {
         identity: plan.library.clone(),
         patched: Vec::new(),
+        covered: Known::default(),
     });
     Ok(index)
 }
 
-/// Finds the functions of the library that `choose` picks, and all slots that lead to them.
-fn plan_for(choose: impl FnOnce(&Snapshot) -> Result<usize, Reason>) -> Result<Plan, Reason> {
+/// Finds the functions of the library that `choose` picks, and all slots that lead to them. `found`: what
+/// need not be looked through again, and the functions.
+fn plan_for(
+    found: Option<(Known, [usize; FUNCTION_COUNT])>,
+    choose: impl FnOnce(&Snapshot) -> Result<usize, Reason>,
+) -> Result<Plan, Reason> {
     // Counted before waiting: what is added later is not covered, even if it is seen.
     let additions = elf::additions();
     loader::settle();
-    let snapshot = elf::snapshot();
+    let (known, originals) = found.unzip();
+    let snapshot = elf::snapshot(&known.unwrap_or_default());
     let library = &snapshot.objects[choose(&snapshot)?];
     let label = library.identity.label();
-    let originals = originals_in(library)?;
+    let originals = originals.map_or_else(|| originals_in(library), Ok)?;
     let ours = snapshot
         .objects
         .iter()
@@ -226,11 +275,17 @@ fn plan_for(choose: impl FnOnce(&Snapshot) -> Result<usize, Reason>) -> Result<P
         ));
     }
     let (mut slots, mut all_held) = (Vec::new(), Vec::new());
-    for object in snapshot.objects.iter().filter(|o| !o.slots.is_empty()) {
+    let mut covered = Vec::new();
+    for object in &snapshot.objects {
+        if object.slots.is_empty() {
+            covered.push(object.identity.clone());
+            continue;
+        }
         // Waits for a thread that is just loading it. What cannot be held is gone.
         let Some(held) = Held::new(&object.identity) else {
             continue;
         };
+        let mut is_settled = true;
         for slot in &object.slots {
             // SAFETY: an aligned word of the object, which is held.
             let value = unsafe { super::memory::load(slot.address) };
@@ -238,7 +293,13 @@ fn plan_for(choose: impl FnOnce(&Snapshot) -> Result<usize, Reason>) -> Result<P
             let original = originals[slot.function];
             if original != 0 && leads_to(original, object, &held, &slot, &snapshot)? {
                 slots.push((object.identity.clone(), slot));
+            } else {
+                // Where it leads may still change.
+                is_settled &= value != 0 && !elf::is_unbound(object, &slot);
             }
+        }
+        if is_settled {
+            covered.push(object.identity.clone());
         }
         all_held.push(held);
     }
@@ -248,6 +309,10 @@ fn plan_for(choose: impl FnOnce(&Snapshot) -> Result<usize, Reason>) -> Result<P
         slots,
         _held: all_held,
         additions,
+        covered: (snapshot.additions == additions).then_some(Known {
+            objects: covered,
+            removals: snapshot.removals,
+        }),
     })
 }
 
@@ -340,7 +405,9 @@ fn leads_through_a_hook(value: usize) -> Option<usize> {
 fn apply(index: usize, plan: &Plan) -> Result<(), Reason> {
     let _pass = Gate::enter();
     let mut libraries = LIBRARIES.lock();
-    let patched = &mut libraries[index].patched;
+    let Library {
+        patched, covered, ..
+    } = &mut libraries[index];
     let mut pages = None;
     let mut outcome = Ok(());
     let mut loaded = Vec::new();
@@ -383,6 +450,9 @@ fn apply(index: usize, plan: &Plan) -> Result<(), Reason> {
         INSTANCES[index]
             .additions
             .store(plan.additions, Ordering::Release);
+        if let Some(known) = &plan.covered {
+            covered.clone_from(known);
+        }
     }
     outcome
 }
