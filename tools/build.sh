@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# build.sh library|tests|bindings: builds into build/. cargo's own output goes to target/ in every case, so
+# build.sh library|tests|bindings|python-tests: builds into build/. cargo's own output goes to target/ in every case, so
 # that the crate is compiled once.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -23,11 +23,14 @@ bindings)
   "$0" library
   cmake --install build/cmake --prefix build/prefix
   cmake -S upstream/llvm-22.1 -B build/upstream -G Ninja \
-    "-DCMAKE_PREFIX_PATH=$PWD/build/prefix" "-DLOT_BINDINGS_WHEELS=$PWD/build/wheels"
+    "-DCMAKE_PREFIX_PATH=$PWD/build/prefix" "-DLOT_BINDINGS_WHEELS=$PWD/build/wheels" "${@:2}"
   cmake --build build/upstream
   ;;
+python-tests)
+  "$0" bindings -DLOT_BUILD_TESTS=ON
+  ;;
 *)
-  echo 'usage: tools/build.sh library|tests|bindings' >&2
+  echo 'usage: tools/build.sh library|tests|bindings|python-tests' >&2
   exit 2
   ;;
 esac

@@ -86,7 +86,7 @@ instruction_counts() {
 }
 
 build_bindings() {
-  tools/build.sh bindings
+  tools/build.sh python-tests
 }
 
 python_tests() {
@@ -116,7 +116,7 @@ step 'Rust documentation tests' documentation_tests
 step 'C and C++: building library and tests' build_cpp_tests
 step 'C and C++: rules, headers, MLIR, consumers, valgrind' cpp_tests
 step 'Cost of the hottest paths' instruction_counts
-step 'Python bindings: building' build_bindings
+step 'Python bindings, and what their tests load: building' build_bindings
 step 'Python tests' python_tests
 step 'Python tests without an exact source' python_tests_in_structural_mode
 step 'the demo' demo

@@ -12,10 +12,18 @@ namespace {
 thread_local OpaqueRun *currentRun = nullptr;
 thread_local RewriteScope *currentRewrite = nullptr;
 
+/// A pass may be in a library that was loaded a moment ago.
+ContextState &prepare(ContextState &state, lot::Ref root) {
+  refresh();
+  if (!root.isNull() && !root.isLive())
+    raiseInvalidated("the operation has been invalidated: a library was loaded that cannot be observed");
+  return state;
+}
+
 } // namespace
 
 OpaqueRun::OpaqueRun(ContextState &state, MlirContext context, MlirOperation root, lot::Ref ref, const char *what, Driver driver)
-    : state(state), context(context), ref(ref), driver(driver), ending(root, ref, LOT_CAUSE_OPAQUE_MUTATION, what),
+    : state(prepare(state, ref)), context(context), ref(ref), driver(driver), ending(root, ref, LOT_CAUSE_OPAQUE_MUTATION, what),
       frame(root, {nullptr}), outer(currentRun) {
   currentRun = this;
   endAllBelow();

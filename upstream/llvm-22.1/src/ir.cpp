@@ -773,11 +773,12 @@ void PySymbolTable::create(MlirOperation without) {
     mlirSymbolTableDestroy(symbolTable);
   symbolTable = fresh;
   changes = operation->getState().changes;
+  outsideChanges = lot_python::outsideChanges();
 }
 
 void PySymbolTable::refresh(MlirOperation without) {
   operation->checkValid();
-  if (changes != operation->getState().changes)
+  if (changes != operation->getState().changes || outsideChanges != lot_python::outsideChanges())
     create(without);
 }
 
@@ -838,3 +839,31 @@ PyStringAttribute PySymbolTable::insert(PyOperationBase &symbol) {
 } // namespace MLIR_BINDINGS_PYTHON_DOMAIN
 } // namespace python
 } // namespace mlir
+
+namespace lot_python {
+
+using mlir::python::MLIR_BINDINGS_PYTHON_DOMAIN::PyOperation;
+
+namespace {
+
+/// Whether Python owns the operation, so that nobody else has put it anywhere.
+bool isOwned(PyOperation &wrapper) {
+  return wrapper.getContext()->findModule(wrapper.get()).is_valid() || !wrapper.isAttached();
+}
+
+} // namespace
+
+void endUnplaced() {
+  lot::Attribution because(LOT_CAUSE_OPAQUE_MUTATION, lot::Ref());
+  std::vector<const void *> unplaced;
+  for (lot_kind kind : {LOT_MLIR_OPERATION, LOT_MLIR_BLOCK, LOT_MLIR_BLOCK_ARGUMENT})
+    (void)tracker.forEach(nullptr, kind, [&](lot::Ref ref, void *user) {
+      if (kind != LOT_MLIR_OPERATION || !user || !isOwned(*static_cast<PyOperation *>(user)))
+        unplaced.push_back(ref.address());
+      return true;
+    });
+  for (const void *object : unplaced)
+    tracker.destroyed(object).ignore();
+}
+
+} // namespace lot_python

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "lot_python/slots.h"
 #include "lot/mlir_c.h"
@@ -442,12 +443,23 @@ std::unordered_map<PyObject *, Ticket> &tickets() {
   return *map;
 }
 
+// Capsules of IR that exist, and a number that grows with each one that comes or goes.
+std::uint64_t irCapsules = 0;
+std::uint64_t outsideCount = 0;
+
 void forgetCapsule(PyObject *capsule) {
   auto found = tickets().find(capsule);
   if (found == tickets().end())
     return;
+  if (!found->second.ref.isNull())
+    --irCapsules, ++outsideCount;
   nb::object owner = std::move(found->second.owner); // its end may come back here
   tickets().erase(found);
+}
+
+void requireCapsuleLive(lot::Ref ref) {
+  if (!ref.isNull() && !ref.isLive())
+    raiseInvalidated(("the operation has been invalidated: what the capsule was made of " + describeEnd(ref)).c_str());
 }
 
 } // namespace
@@ -455,9 +467,21 @@ void forgetCapsule(PyObject *capsule) {
 nb::object rememberCapsule(nb::object capsule, nb::object owner, lot::Ref ref) {
   if (!capsule.is_valid())
     nb::raise_python_error();
-  if (PyCapsule_SetDestructor(capsule.ptr(), forgetCapsule) == 0)
+  // Whoever gets the capsule may have been loaded a moment ago.
+  refresh();
+  requireCapsuleLive(ref);
+  if (PyCapsule_SetDestructor(capsule.ptr(), forgetCapsule) == 0) {
     tickets()[capsule.ptr()] = Ticket{ref, std::move(owner), false};
+    if (!ref.isNull())
+      ++irCapsules, ++outsideCount;
+  }
   return capsule;
+}
+
+std::uint64_t outsideChanges() {
+  if (irCapsules)
+    ++outsideCount; // at any time
+  return outsideCount;
 }
 
 namespace {
@@ -472,9 +496,8 @@ Ticket *findTicket(nb::handle capsule) {
 } // namespace
 
 void checkCapsule(nb::handle capsule) {
-  Ticket *ticket = findTicket(capsule);
-  if (ticket && !ticket->ref.isNull() && !ticket->ref.isLive())
-    raiseInvalidated(("the operation has been invalidated: what the capsule was made of " + describeEnd(ticket->ref)).c_str());
+  if (Ticket *ticket = findTicket(capsule))
+    requireCapsuleLive(ticket->ref);
 }
 
 nb::object takeCapsule(nb::handle capsule) {
@@ -490,8 +513,17 @@ nb::object takeCapsule(nb::handle capsule) {
 // ---- Start.
 
 void refresh() {
-  if (isExact())
-    lot_mlir_refresh(tracker.raw());
+  if (isExact() && lot_mlir_refresh(tracker.raw()) != LOT_OK && !isExact())
+    endUnplaced(), ++outsideCount;
+}
+
+void requireFirst(bool isKnown) {
+  static bool begun = false;
+  if (std::exchange(begun, true) || isKnown)
+    throw std::runtime_error(
+        "the MLIR bindings cannot be loaded again: this process has some of the same nanobind domain already. Keep the "
+        "modules that were imported first; another package has to be built with a domain of its own "
+        "(MLIR_BINDINGS_PYTHON_NB_DOMAIN).");
 }
 
 void populate(nb::module_ &m) {

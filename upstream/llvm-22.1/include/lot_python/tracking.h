@@ -37,8 +37,17 @@ inline bool isExact() { return tracker.isExact(); }
 /// Creates the tracker, installs the load hooks, and adds what Python sees of it to the module `ir`.
 LOT_PYTHON_API void populate(nanobind::module_ &m);
 
-/// To be called when a context is made: libraries may have been loaded since the last time.
+/// Refuses to be loaded twice, before anything is changed. `isKnown`: nanobind knows the bindings' types
+/// already, from another copy of them.
+LOT_PYTHON_API void requireFirst(bool isKnown);
+
+/// Covers libraries that were loaded since the last time. To be called before such a library may be at work
+/// on IR of the bindings: when a context is made, when a capsule is handed out, and when a run begins. If
+/// one cannot be covered, the bindings are in structural mode from then on.
 LOT_PYTHON_API void refresh();
+/// The change to structural mode: ends all refs but those to what Python owns, since nobody has noted where
+/// the objects are.
+void endUnplaced();
 
 // ---- Refs.
 
@@ -162,6 +171,9 @@ bool isAtWork(MlirContext context);
 
 /// Makes a capsule of `owner` that can be told to be dead later, and that keeps `owner` alive.
 LOT_PYTHON_API nanobind::object rememberCapsule(nanobind::object capsule, nanobind::object owner, lot::Ref ref = {});
+/// Differs from the last time if code that got a capsule may have changed IR in between. (A capsule is all
+/// that the bindings see of such code.)
+std::uint64_t outsideChanges();
 /// Raises if the object that the capsule was made of has ended. Nothing is known of capsules that others
 /// made: they pass.
 LOT_PYTHON_API void checkCapsule(nanobind::handle capsule);
