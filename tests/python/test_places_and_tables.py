@@ -2,6 +2,8 @@
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 import gc
+import pathlib
+import sys
 
 import pytest
 
@@ -341,6 +343,55 @@ def test_dead_object_as_a_typed_parameter(ctx):
     dead(lambda: smt.export_smtlib(cleared))
     with pytest.raises(TypeError):
         smt.export_smtlib("nonsense")
+
+
+def test_dead_object_in_a_container_as_a_parameter(ctx):
+    """A module of somebody else; nanobind's own casters of containers cannot let an exception out."""
+    sys.path.append(str(pathlib.Path(ir.__file__).parents[2] / "processes" / "modules"))
+    try:
+        import typed
+    finally:
+        sys.path.pop()
+    module = ir.Module.parse(PAIR, ctx)
+    first, second = [op.operation for op in body(module).operations][:2]
+    values, operations, block = list(first.results), [module.operation, first], module.body
+    assert typed.count_values(values) == len(values) > 0 and typed.count_values(()) == 0
+    assert typed.count_operations(operations) == 2 and typed.count_operations(block.operations) >= 1
+    assert typed.count_blocks([block, block]) == 2
+    assert typed.has_operation(first) and not typed.has_operation() and not typed.has_operation(None)
+    assert typed.has_module(module) and not typed.has_module(None)
+    assert typed.kind(values) == "values" and typed.kind("ab") == typed.kind([1]) == typed.kind(3) == "something"
+    for nonsense in ("ab", 3, [1], [None], {}, None):
+        with pytest.raises(TypeError):
+            typed.count_values(nonsense)
+    with pytest.raises(TypeError):
+        typed.has_operation("nonsense")
+
+    class Sequence:
+        """Takes the operation away while it is asked for its elements."""
+
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, index):
+            if index > 1:
+                raise IndexError
+            if index == 1:
+                second.erase()
+                first.erase()
+            return values[0]
+
+    dead(lambda: typed.count_values(Sequence()))
+    settle(ctx)
+    for use in (lambda: typed.count_values(values), lambda: typed.count_values(tuple(values)), lambda: typed.kind(values),
+                lambda: typed.count_operations(operations), lambda: typed.has_operation(first)):
+        dead(use)
+    region = ir.Operation.parse('"test.op"() ({ ^bb0: "test.inner"() : () -> () }) : () -> ()', context=ctx)
+    inside = region.regions[0].blocks[0]
+    region.erase()
+    dead(lambda: typed.count_blocks([block, inside]))
+    module._clear_mlir_module()
+    dead(lambda: typed.has_module(module))
 
 
 def test_dead_object_as_a_parameter_of_a_dialect(ctx):

@@ -1,0 +1,71 @@
+// For extension modules that take containers of MlirOperation, MlirModule, MlirBlock or MlirValue as parameters.
+// nanobind's casters of containers are noexcept: what a dead reference in one raises would end the process. These do
+// what those do, and let it out.
+//
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#ifndef LOT_PYTHON_CONTAINERS_H
+#define LOT_PYTHON_CONTAINERS_H
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
+
+#include "mlir-c/IR.h"
+
+namespace lot_python {
+
+template <typename List, typename Entry> struct ListCaster : nanobind::detail::list_caster<List, Entry> {
+  bool from_python(nanobind::handle source, std::uint8_t flags, nanobind::detail::cleanup_list *cleanup) {
+    this->value.clear();
+    if (PyUnicode_CheckExact(source.ptr()) || PyBytes_CheckExact(source.ptr()) || !PySequence_Check(source.ptr()))
+      return false;
+    // A copy that holds the elements, since asking them may run Python code.
+    nanobind::object elements = nanobind::steal(PySequence_Tuple(source.ptr()));
+    if (!elements.is_valid()) {
+      PyErr_Clear();
+      return false;
+    }
+    flags = nanobind::detail::flags_for_local_caster<Entry>(flags);
+    nanobind::detail::make_caster<Entry> caster;
+    for (nanobind::handle element : nanobind::borrow<nanobind::tuple>(elements)) {
+      if (!caster.from_python(element, flags, cleanup))
+        return false;
+      this->value.push_back(caster.operator nanobind::detail::cast_t<Entry>());
+    }
+    return true;
+  }
+};
+
+template <typename T> struct OptionalCaster : nanobind::detail::optional_caster<std::optional<T>> {
+  bool from_python(nanobind::handle source, std::uint8_t flags, nanobind::detail::cleanup_list *cleanup) {
+    this->value.reset();
+    if (source.is_none())
+      return true;
+    nanobind::detail::make_caster<T> caster;
+    if (!caster.from_python(source, nanobind::detail::flags_for_local_caster<T>(flags), cleanup))
+      return false;
+    this->value.emplace(caster.operator nanobind::detail::cast_t<T>());
+    return true;
+  }
+};
+
+} // namespace lot_python
+
+namespace nanobind {
+namespace detail {
+
+#define LOT_PYTHON_CONTAINERS_OF(T)                                                                                    \
+  template <typename Allocator>                                                                                        \
+  struct type_caster<std::vector<T, Allocator>> : lot_python::ListCaster<std::vector<T, Allocator>, T> {};            \
+  template <> struct type_caster<std::optional<T>> : lot_python::OptionalCaster<T> {};
+
+LOT_PYTHON_CONTAINERS_OF(MlirOperation)
+LOT_PYTHON_CONTAINERS_OF(MlirModule)
+LOT_PYTHON_CONTAINERS_OF(MlirBlock)
+LOT_PYTHON_CONTAINERS_OF(MlirValue)
+#undef LOT_PYTHON_CONTAINERS_OF
+
+} // namespace detail
+} // namespace nanobind
+
+#endif // LOT_PYTHON_CONTAINERS_H
