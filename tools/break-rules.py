@@ -23,8 +23,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MUTATIONS = [
     ("r01", "src/core/table.rs", "self.epoch.store(epoch ^ ENDED, Ordering::Release);\n        epoch",
      "epoch", "an ended incarnation goes on being live"),
-    ("r01", "src/core/forest.rs", "self.end_incarnation(tracker, node, cause, ending);\n        let parent",
-     "let parent", "an end takes the node but not the incarnation"),
+    ("r01", "src/core/forest.rs", "self.end_incarnation(tracker, node, cause, ending);\n        if get",
+     "if get", "an end takes the node but not the incarnation"),
     ("r02", "src/core/table.rs", "generation_of(self.epoch.load(Ordering::Relaxed)) == LAST_GENERATION", "false",
      "a used-up slot is used again and wraps"),
     ("r02", "src/core/table.rs", "generation_of(self.epoch.load(Ordering::Relaxed)) + 1;",
