@@ -118,7 +118,8 @@ void PyOperation::release() {
 
 PyOperationRef PyOperation::makeInstance(PyMlirContextRef contextRef, MlirOperation operation,
                                          nb::object parentKeepAlive) {
-  nb::object instance = nb::inst_alloc(nb::type<PyOperation>());
+  static nb::handle type = nb::type<PyOperation>(); // a look-up in a map
+  nb::object instance = nb::inst_alloc(type);
   auto *created = nb::inst_ptr<PyOperation>(instance);
   new (created) PyOperation(std::move(contextRef), operation);
   created->handle = instance;
@@ -181,7 +182,7 @@ PyOperationRef PyOperation::createDetached(PyMlirContextRef contextRef, MlirOper
 }
 
 nb::object PyOpView::constructDerived(const nb::object &cls, const nb::object &operation) {
-  nb::handle base = nb::type<PyOpView>();
+  static nb::handle base = nb::type<PyOpView>(); // a look-up in a map
   auto newOf = [](nb::handle type) { return PyType_GetSlot(reinterpret_cast<PyTypeObject *>(type.ptr()), Py_tp_new); };
   if (!PyType_Check(cls.ptr()) || newOf(cls) != newOf(base)) {
     // A class with a `__new__` of its own.
