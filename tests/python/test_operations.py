@@ -404,6 +404,58 @@ def test_module_in_use_by_a_detached_operation(ctx):
     assert ctx._get_live_operation_count() == 0
 
 
+@pytest.mark.parametrize("user", [
+    'new = create(value)',  # a detached one
+    'module2 = ir.Module.create(); new = create(value); ir.InsertionPoint(module2.body).insert(new)',
+    'holder = create(regions=1); new = create(value); holder.regions[0].blocks.append().append(new)',
+    'new = ir.Operation.create("test.user", operands=[value], ip=ir.InsertionPoint(module.body)); new.detach_from_parent()',
+    'new = create(value, results=[i32]); last = create(new.result)',  # nobody but the last one holds it
+    'module2 = ir.Module.create(); new = create(value); ir.InsertionPoint(module2.body).insert(new)\n'
+    'capsule = module2._CAPIPtr; module2._clear_mlir_module(); del module2',  # MLIR has it now
+    'new = create(value); new.clone(ip=False)',
+])  # fmt: skip
+def test_what_another_root_uses_lives_on(user):
+    """In a process of its own: the bindings count the roots that there are."""
+    status, output = in_child(f"""
+import gc
+from mlir import ir
+ctx = ir.Context(); ctx.allow_unregistered_dialects = True; ctx.__enter__(); ir.Location.unknown().__enter__()
+i32 = ir.IntegerType.get_signless(32)
+def create(*operands, **more):
+    return ir.Operation.create("test.user", operands=operands, ip=False, **more)
+module = ir.Module.parse("module {{ %0 = \\"test.value\\"() : () -> i32 }}")
+value = module.body.operations[0].results[0]
+{user}
+user = last if "last" in globals() else new
+del value, module, new; gc.collect()
+for i in range(30): ir.Module.parse("module {{ func.func private @junk(i32, f32) }}")
+chain = [user]
+while chain[-1].name == "test.user": chain.append(chain[-1].operands[0].owner)
+print(chain[-1].name, chain[-1].parent.name)
+""")
+    assert (status, output) == (0, "test.value builtin.module\n")
+
+
+def test_what_somebody_with_a_capsule_uses_lives_on():
+    status, output = in_child("""
+import ctypes, gc, os
+from mlir import ir, _mlir_libs
+mlir = ctypes.PyDLL(os.path.join(os.path.dirname(_mlir_libs.__file__), "libMLIRPythonCAPI.so"))
+mlir.mlirOperationClone.restype = ctypes.c_void_p
+pointer = ctypes.pythonapi.PyCapsule_GetPointer
+pointer.restype = ctypes.c_void_p; pointer.argtypes = ctypes.py_object, ctypes.c_char_p
+ctx = ir.Context(); ctx.allow_unregistered_dialects = True
+module = ir.Module.parse('module { %0 = "test.value"() : () -> i32  "test.user"(%0) : (i32) -> () }', ctx)
+value, user = module.body.operations
+copy = mlir.mlirOperationClone(ctypes.c_void_p(pointer(user._CAPIPtr, b"mlir.ir.Operation._CAPIPtr")))
+del module, user; gc.collect()
+for i in range(30): ir.Module.parse("module { func.func private @junk(i32, f32) }", ctx)
+print(value.name, len(list(value.results[0].uses)))
+mlir.mlirOperationDestroy(ctypes.c_void_p(copy))
+""")
+    assert (status, output) == (0, "test.value 2\n")
+
+
 def test_clone_of_dead_and_of_living(ctx):
     module = ir.Module.parse(ADD_MUL, ctx)
     f = module.body.operations[0]

@@ -27,6 +27,16 @@ PyOperationRef ownerOf(PyMlirContextRef &context, MlirBlock block) {
   return PyOperation::forOperation(context, owner);
 }
 
+/// Others have handed over an operation, which may be in IR of theirs.
+void noteOrigin(PyMlirContextRef &context, MlirOperation operation) {
+  MlirOperation root = operation;
+  for (MlirOperation outer = operation; !mlirOperationIsNull(outer); outer = mlirOperationGetParentOperation(outer))
+    root = outer;
+  // What Python owns has a wrapper, or else is a module.
+  if (tracker.find(root.ptr).isNull() && !context->findModule(root))
+    noteForeignRoot();
+}
+
 void requireBlock(MlirOperation operation) {
   if (mlirBlockIsNull(mlirOperationGetBlock(operation)))
     refuse(quotedName(operation) + " is not in a block.");
@@ -73,7 +83,7 @@ void PyModule::forget() {
 void PyModule::clearMlirModule() {
   if (mlirModuleIsNull(module))
     return;
-  forget();
+  forget(); // It stays counted as a root: somebody else has it now.
   module = {nullptr};
 }
 
@@ -101,8 +111,10 @@ PyOperation::PyOperation(PyMlirContextRef contextRef, MlirOperation operation)
 PyOperation::~PyOperation() {
   if (getState().observed)
     noteWrapperGone(*this);
-  if (!isLive())
+  if (!isLive()) {
+    noteAttached();
     return;
+  }
   bool owned = !isAttached();
   valid = false;
   // An operation that lives on must not lead to this wrapper any more.
@@ -151,19 +163,22 @@ PyOperationRef PyOperation::forOperation(PyMlirContextRef contextRef, MlirOperat
         existing->parentKeepAlive = std::move(parentKeepAlive);
       return existing->getRef();
     }
-    attached = existing->attached;
+    attached = std::exchange(existing->attached, true);
     existing->valid = false;
   } else {
     // A root: Python may own it through a module, or may have lost it.
     if (mlirBlockIsNull(mlirOperationGetBlock(operation))) {
-      if (!parentKeepAlive)
-        parentKeepAlive = contextRef->findModule(operation);
+      nb::object module = contextRef->findModule(operation);
       std::vector<MlirOperation> &orphans = contextRef->getState().orphans;
       auto found = std::find_if(orphans.begin(), orphans.end(), [&](MlirOperation orphan) { return orphan.ptr == operation.ptr; });
       if (found != orphans.end()) {
         orphans.erase(found);
         attached = false;
+      } else if (!module) {
+        noteForeignRoot();
       }
+      if (!parentKeepAlive)
+        parentKeepAlive = std::move(module);
     }
   }
   PyOperationRef created = createInstance(std::move(contextRef), operation, std::move(parentKeepAlive), tracked.ref);
@@ -175,7 +190,7 @@ PyOperationRef PyOperation::createDetached(PyMlirContextRef contextRef, MlirOper
                                            nb::object parentKeepAlive) {
   PyOperationRef created = makeInstance(std::move(contextRef), operation, std::move(parentKeepAlive));
   created->ref = trackNewOperation(created->getContext()->get(), operation, created.get());
-  created->attached = false;
+  created->noteDetached();
   if (created->getState().observed)
     noteWrapper(*created.get());
   return created;
@@ -224,24 +239,36 @@ bool PyOperation::isSame(const PyOperation &other) const {
 void PyOperation::setInvalid() {
   if (!isLive())
     return;
+  if (!isAttached())
+    noteForeignRoot();
   valid = false;
   release();
+}
+
+void PyOperation::noteAttached() {
+  rootCount -= !attached;
+  attached = true;
+}
+
+void PyOperation::noteDetached() {
+  rootCount += attached;
+  attached = false;
 }
 
 bool PyOperation::isAttached() {
   // C++ code, for example a symbol table, may have put it into a block meanwhile.
   if (!attached && isLive() && !mlirBlockIsNull(mlirOperationGetBlock(operation)))
-    attached = true;
+    noteAttached();
   return attached;
 }
 
 void PyOperation::setAttached(const nb::object &) {
-  attached = true;
+  noteAttached();
   noteMoved(operation);
 }
 
 void PyOperation::setDetached() {
-  attached = false;
+  noteDetached();
   ++getState().changes;
   noteMoved(operation);
 }
@@ -280,7 +307,7 @@ void PyOperation::moveTo(MlirBlock block, MlirOperation before) {
     if (isAttached())
       refuse(quotedName(name) + " is not in a block, and Python does not own it.");
     mlirBlockInsertOwnedOperationBefore(block, before, operation);
-    attached = true;
+    noteAttached();
   } else if (before.ptr != operation.ptr) {
     if (!mlirOperationIsNull(before)) {
       mlirOperationMoveBefore(operation, before);
@@ -348,8 +375,9 @@ nb::object PyOperation::createFromCapsule(const nb::object &capsule) {
   MlirOperation operation = mlirPythonCapsuleToOperation(capsule.ptr());
   if (mlirOperationIsNull(operation))
     throw nb::python_error();
-  MlirContext context = mlirOperationGetContext(operation);
-  return forOperation(PyMlirContext::forContext(context), operation).releaseObject();
+  PyMlirContextRef context = PyMlirContext::forContext(mlirOperationGetContext(operation));
+  noteOrigin(context, operation);
+  return forOperation(std::move(context), operation).releaseObject();
 }
 
 void PyOperation::erase() {
@@ -517,7 +545,9 @@ PyValue PyValue::createFromCapsule(nb::object capsule) {
   MlirValue value = mlirPythonCapsuleToValue(capsule.ptr());
   if (mlirValueIsNull(value))
     throw nb::python_error();
-  return PyValue(getValueOwnerRef(value), value);
+  PyOperationRef owner = getValueOwnerRef(value);
+  noteOrigin(owner->getContext(), owner->get());
+  return PyValue(std::move(owner), value);
 }
 
 PyValue PyOpOperandList::getRawElement(intptr_t pos) {

@@ -216,6 +216,8 @@ std::string quotedName(MlirOperation operation) { return quotedName(mlirOperatio
 
 // ---- Acts that end objects.
 
+std::size_t rootCount = 0;
+
 Ending::Ending(MlirOperation operation, lot::Ref ref, lot_cause cause, const char *what) noexcept
     : attribution(cause, ref.isNull() ? lot::Ref(lot_ref{operation.ptr, 0}) : ref), record(kNoRecord) {
   bool opaque = cause == LOT_CAUSE_OPAQUE_MUTATION;
@@ -247,6 +249,7 @@ void destroyNow(ContextState &state, MlirOperation operation, lot::Ref ref, cons
   Ending ending(operation, ref, LOT_CAUSE_ANCESTOR_DESTROYED, what);
   tracker.parentDestroy(operation.ptr).ignore();
   ++state.changes;
+  --rootCount;
   dropInnerUses(operation);
   mlirOperationDestroy(operation);
 }
@@ -258,7 +261,7 @@ bool isInUse(MlirOperation operation) {
 } // namespace
 
 bool destroyOwned(ContextState &state, MlirOperation operation, lot::Ref ref, const char *what) noexcept {
-  if (isInUse(operation)) {
+  if (rootCount > 1 ? isInUse(operation) : isInFrame(operation)) {
     state.orphans.push_back(operation);
     return false;
   }
@@ -279,7 +282,9 @@ void sweepOrphans(ContextState &state) noexcept {
       state.orphans[i--] = state.orphans.back();
       state.orphans.pop_back();
       changed = true;
-      if (!placed)
+      if (placed)
+        --rootCount;
+      else
         destroyNow(state, orphan, tracker.find(orphan.ptr), "was dropped");
     }
   }
@@ -419,6 +424,12 @@ void requireChangeable(MlirOperation operation, bool inside) {
   }
 }
 
+void noteShown() noexcept {
+  // Without a run of ours it is somebody else's IR.
+  if (frames.empty())
+    noteForeignRoot();
+}
+
 bool isAtWork(MlirContext context) {
   return std::any_of(frames.begin(), frames.end(),
                      [&](Frame *frame) { return mlirOperationGetContext(frame->root).ptr == context.ptr; });
@@ -472,8 +483,10 @@ nb::object rememberCapsule(nb::object capsule, nb::object owner, lot::Ref ref) {
   requireCapsuleLive(ref);
   if (PyCapsule_SetDestructor(capsule.ptr(), forgetCapsule) == 0) {
     tickets()[capsule.ptr()] = Ticket{ref, std::move(owner), false};
-    if (!ref.isNull())
+    if (!ref.isNull()) {
       ++irCapsules, ++outsideCount;
+      noteForeignRoot(); // whoever gets it may make IR of their own that uses it
+    }
   }
   return capsule;
 }

@@ -108,6 +108,7 @@ template <typename Function> bool callPython(const char *where, Function &&funct
   OpaqueRun *run = OpaqueRun::current();
   if (run && run->hasFailed())
     return false;
+  noteShown();
   CallbackScope scope;
   try {
     std::forward<Function>(function)();

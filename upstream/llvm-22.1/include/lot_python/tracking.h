@@ -103,6 +103,15 @@ struct ContextState {
   std::shared_ptr<Observed> observed;
 };
 
+/// How many roots there are in all contexts: operations that nothing encloses, such as modules. Whatever
+/// Python owns is counted once, as long as it is one; nothing can use a part of a root from outside of it if
+/// there is no other one. Guarded by the GIL.
+extern std::size_t rootCount;
+/// There is a root that the bindings do not own, and do not hear the end of.
+inline void noteForeignRoot() { ++rootCount; }
+/// MLIR calls Python, and shows it operations.
+LOT_PYTHON_API void noteShown() noexcept;
+
 /// Destroys an operation that Python owns and nobody else holds; makes it an orphan if it is in use, and
 /// then answers false. Called by destructors: nothing is thrown.
 bool destroyOwned(ContextState &state, MlirOperation operation, lot::Ref ref, const char *what) noexcept;
