@@ -118,12 +118,12 @@ PyOperation::~PyOperation() {
   bool owned = !isAttached();
   valid = false;
   // An operation that lives on must not lead to this wrapper any more.
-  if (!owned || !destroyOwned(getState(), operation, ref, "was dropped"))
+  if (!owned || !destroyOwned(getState(), operation, getTrackedRef(), "was dropped"))
     release();
 }
 
 void PyOperation::release() {
-  ref.release().ignore();
+  getTrackedRef().release().ignore();
   if (getState().observed)
     noteReleased(*this);
 }
@@ -143,7 +143,7 @@ PyOperationRef PyOperation::makeInstance(PyMlirContextRef contextRef, MlirOperat
 PyOperationRef PyOperation::createInstance(PyMlirContextRef contextRef, MlirOperation operation,
                                            nb::object parentKeepAlive, lot::Ref ref) {
   PyOperationRef created = makeInstance(std::move(contextRef), operation, std::move(parentKeepAlive));
-  created->ref = ref;
+  created->epoch = ref.epoch();
   if (!ref.setUser(created.get()))
     raiseDead(ref, Subject::Operation, created->name);
   if (created->getState().observed)
@@ -189,7 +189,7 @@ PyOperationRef PyOperation::forOperation(PyMlirContextRef contextRef, MlirOperat
 PyOperationRef PyOperation::createDetached(PyMlirContextRef contextRef, MlirOperation operation,
                                            nb::object parentKeepAlive) {
   PyOperationRef created = makeInstance(std::move(contextRef), operation, std::move(parentKeepAlive));
-  created->ref = trackNewOperation(created->getContext()->get(), operation, created.get());
+  created->epoch = trackNewOperation(created->getContext()->get(), operation, created.get()).epoch();
   created->noteDetached();
   if (created->getState().observed)
     noteWrapper(*created.get());
@@ -212,13 +212,13 @@ nb::object PyOpView::constructDerived(const nb::object &cls, const nb::object &o
   return instance;
 }
 
-bool PyOperation::isLive() const { return valid && ref.isLive(); }
+bool PyOperation::isLive() const { return valid && getTrackedRef().isLive(); }
 
 void PyOperation::checkValid() const {
   if (!valid)
     raiseInvalidated(("the operation has been invalidated: " + quotedName(name) + " was given up").c_str());
-  if (!ref.isLive())
-    raiseDead(ref, Subject::Operation, name);
+  if (!getTrackedRef().isLive())
+    raiseDead(getTrackedRef(), Subject::Operation, name);
 }
 
 MlirOperation PyOperation::get() const {
@@ -367,7 +367,7 @@ PyBlock PyOperation::getBlock() {
 }
 
 nb::object PyOperation::getCapsule() {
-  return rememberCapsule(nb::steal(mlirPythonOperationToCapsule(get())), getRef().getObject(), ref);
+  return rememberCapsule(nb::steal(mlirPythonOperationToCapsule(get())), getRef().getObject(), getTrackedRef());
 }
 
 nb::object PyOperation::createFromCapsule(const nb::object &capsule) {
@@ -397,7 +397,7 @@ void PyOperation::eraseBy(llvm::function_ref<void(MlirOperation)> destroy, bool 
   // This wrapper may go away with what is swept up afterwards.
   PyMlirContextRef context = getContext();
   {
-    Ending ending(operation, ref, LOT_CAUSE_ANCESTOR_DESTROYED, "was erased");
+    Ending ending(operation, getTrackedRef(), LOT_CAUSE_ANCESTOR_DESTROYED, "was erased");
     tracker.erase(operation.ptr).ignore();
     ++context->getState().changes;
     if (resultsToo)
