@@ -214,6 +214,13 @@ std::string quotedName(MlirIdentifier name) {
 
 std::string quotedName(MlirOperation operation) { return quotedName(mlirOperationGetName(operation)); }
 
+MlirIdentifier getIdentifier(ContextState &state, MlirContext context, const std::string &name) {
+  auto [entry, isNew] = state.identifiers.try_emplace(name);
+  if (isNew)
+    entry->second = mlirIdentifierGet(context, mlirStringRefCreate(name.data(), name.size()));
+  return entry->second;
+}
+
 // ---- Acts that end objects.
 
 std::size_t rootCount = 0;
@@ -395,7 +402,8 @@ void requireUnused(MlirOperation operation, bool results) {
 }
 
 void requireNotInside(MlirOperation operation, MlirBlock block) {
-  if (encloses(operation, mlirBlockGetParentOperation(block)))
+  // Nearly all operations have no inside; the way up may be long.
+  if (mlirOperationGetNumRegions(operation) != 0 && encloses(operation, mlirBlockGetParentOperation(block)))
     refuse(quotedName(operation) + " cannot be put into a block of its own.");
 }
 

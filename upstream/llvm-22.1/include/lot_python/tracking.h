@@ -16,6 +16,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include "llvm/ADT/StringMap.h"
+
 #include "lot/lot.hpp"
 #include "lot/mlir.h"
 #include "lot_python/observers.h"
@@ -101,7 +103,12 @@ struct ContextState {
   std::vector<MlirOperation> orphans;
   /// Null as long as nobody wants to be told of ended operations.
   std::shared_ptr<Observed> observed;
+  /// See getIdentifier.
+  llvm::StringMap<MlirIdentifier> identifiers;
 };
+
+/// The identifier of an attribute's name. MLIR's own search costs as much as making a wrapper.
+MlirIdentifier getIdentifier(ContextState &state, MlirContext context, const std::string &name);
 
 /// How many roots there are in all contexts: operations that nothing encloses, such as modules. Whatever
 /// Python owns is counted once, as long as it is one; nothing can use a part of a root from outside of it if
