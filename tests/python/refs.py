@@ -3,10 +3,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 import gc
 import os
+import pathlib
+import sys
 
 import pytest
 
 from mlir import ir
+
+# Extension modules of somebody else, which are not in the package.
+sys.path.append(str(pathlib.Path(ir.__file__).parents[2] / "processes" / "modules"))
 
 # In structural mode nobody sees what a pass erases: a run ends all references strictly below its root.
 EXACT = ir.lot_status()["exact"]
@@ -51,6 +56,19 @@ def survives(fn, want):
         assert fn() == want
     else:
         dead(fn)
+
+
+def keeps_its_context(make, use):
+    """What `make` makes of a context keeps it, by itself, and lets go of it at its end."""
+    gc.collect()
+    before = ir.Context._get_live_count()
+    made = make(ir.Context())
+    gc.collect()
+    assert ir.Context._get_live_count() == before + 1
+    use(made)
+    del made
+    gc.collect()
+    assert ir.Context._get_live_count() == before
 
 
 def names(block):

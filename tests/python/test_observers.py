@@ -461,7 +461,8 @@ def test_detaching_lets_go_of_the_context():
     assert ir.Context._get_live_count() == live
 
 
-def test_context_that_ends_in_a_callback():
+@pytest.mark.parametrize("end", [lambda held: held[0].erase(), lambda held: held.pop(0) and None], ids=["erased", "dropped"])
+def test_context_that_ends_in_a_callback(end):
     live = ir.Context._get_live_count()
     ctx = ir.Context()
     ctx.allow_unregistered_dialects = True
@@ -474,7 +475,7 @@ def test_context_that_ends_in_a_callback():
 
     handler = ctx.on_operation_end(drop)
     del ctx
-    held[0].erase()
+    end(held)
     pause()
     assert told == ["demo.a", "demo.b"]
     gc.collect()

@@ -193,6 +193,61 @@ def test_diagnostic_handler_during_a_pass(ctx):
     assert seen[1] == ("test.op" if EXACT else None)
 
 
+def test_diagnostic_handler_of_what_a_pass_has_removed(ctx):
+    module = ir.Module.parse('module { func.func @f() { %0 = arith.constant 1 : i32 "test.op"() : () -> () return } }', ctx)
+    held, seen = [], []
+
+    def handler(diagnostic):
+        for op in held:
+            try:
+                seen.append(op.operation.name)
+            except ir.DeadReferenceError:
+                seen.append(None)
+        return True
+
+    ctx.emit_error_diagnostics = True
+    manager = PassManager("builtin.module", ctx)
+    manager.add(lambda op, pass_: held.extend(body(module).operations), name="look")
+    manager.add("canonicalize,ownership-based-buffer-deallocation")  # the second one complains of test.op
+    with ctx.attach_diagnostic_handler(handler), pytest.raises(ir.MLIRError):
+        manager.run(module.operation)
+    assert seen[:3] == ([None, "test.op", "func.return"] if EXACT else [None] * 3)
+
+
+def test_diagnostic_after_its_callback(ctx):
+    module = ir.Module.parse('module { func.func @f() { %0 = "test.a"() : () -> i32 "test.b"(%0) : (i32) -> () return } }', ctx)
+    a, b, _ = list(body(module).operations)
+    a.operation.move_after(b)
+    kept, seen = [], []
+
+    def handler(diagnostic):
+        notes = diagnostic.notes
+        seen.append((diagnostic.message, [note.message for note in notes]))
+        kept.extend([diagnostic, *notes])
+        return True
+
+    ctx.emit_error_diagnostics = True
+    with ctx.attach_diagnostic_handler(handler), pytest.raises(ir.MLIRError):
+        module.operation.verify()
+    assert len(seen) == 1 and "dominate" in seen[0][0] and any("defined here" in note for note in seen[0][1])
+    for diagnostic in kept:
+        for use in (lambda: diagnostic.message, lambda: diagnostic.severity, lambda: diagnostic.location, lambda: diagnostic.notes):
+            refused(use, "outside of callback")
+        assert str(diagnostic) == "<Invalid Diagnostic>"
+
+
+def test_diagnostic_handler_outlives_its_context():
+    ctx = ir.Context()
+    handler, other = ctx.attach_diagnostic_handler(lambda d: True), ctx.attach_diagnostic_handler(lambda d: True)
+    other.detach()
+    other.detach()
+    assert handler.attached and not other.attached
+    del ctx
+    gc.collect()
+    assert not handler.attached
+    handler.detach()
+
+
 def test_released_pass_manager(ctx):
     manager = PassManager("builtin.module", ctx)
     manager._testing_release()
@@ -262,15 +317,20 @@ def test_pattern_that_replaces_by_values(ctx, driver):
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_pattern_that_erases_without_the_rewriter(ctx, driver):
     module = ir.Module.parse(
-        "module { func.func @f(%a: i32) { " + " ".join(f"%{i} = arith.subi %a, %a {{n = {i} : i32}} : i32" for i in range(20)) + ' "test.keep"(%a) : (i32) -> () return } }', ctx)
-    keep = body(module).operations[20]
+        "module { func.func @f(%a: i32) { " + " ".join('"test.old"() : () -> ()' for _ in range(20)) + ' "test.keep"(%a) : (i32) -> () return } }', ctx)
+    keep, calls = body(module).operations[20], []
 
     def erase(op, rewriter):
+        calls.append(op)
+        others = [other for other in op.operation.block.operations if other.operation.name == "test.old" and other != op]
         op.erase()
         dead(lambda: op.operation.name)
+        if driver != "walk":
+            others[0].erase()  # it is in the driver's list
 
-    apply(ctx, module, "arith.subi", erase, driver)
+    apply(ctx, module, "test.old", erase, driver)
     settle(ctx)
+    assert len(calls) == (20 if driver == "walk" else 10)
     survives(lambda: keep.operation.name, "test.keep")
     assert names(body(module)) == ["test.keep", "func.return"]
 
@@ -381,6 +441,8 @@ def test_pattern_set_used_twice(ctx):
 
 
 def test_patterns_keep_their_context():
+    gc.collect()
+    before = ir.Context._get_live_count()
     context = ir.Context()
     patterns = rewrite.RewritePatternSet(context)
     del context
@@ -389,8 +451,10 @@ def test_patterns_keep_their_context():
     frozen = patterns.freeze()
     del patterns
     gc.collect()
+    assert ir.Context._get_live_count() == before + 1
     del frozen
     gc.collect()
+    assert ir.Context._get_live_count() == before
 
 
 PDL = """module {

@@ -753,8 +753,8 @@ PySymbolTable::PySymbolTable(PyOperationBase &operation)
 
 namespace {
 
-/// MLIR aborts when it makes a table of symbols that share a name. Meanwhile all but the first of such symbols
-/// are taken out of the block, and so is `without`.
+/// MLIR asserts that no two symbols of a table share a name, and without assertions believes the first. While it
+/// makes a table, all but the first of such symbols are taken out of the block, and so is `without`.
 class SymbolsAside {
 public:
   SymbolsAside(MlirBlock block, MlirOperation without) : block(block) {
