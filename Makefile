@@ -5,11 +5,12 @@
 BUILD := build
 PREFIX ?= /usr/local
 
-.PHONY: help demo test bench header build install setup bindings clean distclean
+.PHONY: help demo test check-coverage bench header build install setup bindings clean distclean
 
 help:
 	@echo 'make demo             five accidents with references, on the stock MLIR bindings and on ours'
 	@echo 'make test             builds and tests everything'
+	@echo 'make check-coverage   takes the checks of the bindings out, one by one, and sees whether the tests notice'
 	@echo 'make bench            measures, and writes docs/benchmarks.md'
 	@echo 'make build            the C library, static and shared, in $(BUILD)/cmake/lib'
 	@echo 'make bindings         the MLIR Python bindings, $(BUILD)/bindings/{tracked,stock}-python'
@@ -25,6 +26,10 @@ demo: bindings
 
 test: setup
 	@tools/test.sh
+
+check-coverage: setup
+	@tools/build.sh python-tests
+	@python3 tools/break-checks.py
 
 bench: bindings
 	@python3 tools/bench/run.py

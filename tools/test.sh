@@ -89,6 +89,10 @@ build_bindings() {
   tools/build.sh python-tests
 }
 
+coverage_table() {
+  python3 tools/break-checks.py --list --junit "$results/coverage.xml"
+}
+
 python_tests() {
   build/bindings/tracked-python -m pytest tests/python --junitxml="$results/python-exact.xml"
 }
@@ -105,7 +109,7 @@ demo() {
 reports=(
   "$results/rust.xml" "$results/rust-mlir.xml" "$results/rust-documentation.txt"
   "$results/cpp.xml" "$results/instructions.xml"
-  "$results/python-exact.xml" "$results/python-structural.xml"
+  "$results/coverage.xml" "$results/python-exact.xml" "$results/python-structural.xml"
 )
 
 step 'rustfmt' formatting
@@ -117,6 +121,7 @@ step 'C and C++: building library and tests' build_cpp_tests
 step 'C and C++: rules, headers, MLIR, consumers, valgrind' cpp_tests
 step 'Cost of the hottest paths' instruction_counts
 step 'Python bindings, and what their tests load: building' build_bindings
+step 'COVERAGE.md, its tests and the places of its checks' coverage_table
 step 'Python tests' python_tests
 step 'Python tests without an exact source' python_tests_in_structural_mode
 step 'the demo' demo
