@@ -244,8 +244,8 @@ impl Stripe {
         }
     }
 
-    /// The node of an object, and whether it is new: then it is an anchor without a parent, in the scope. A node
-    /// that was there may belong to any scope.
+    /// The slot of an object's node, and whether it is new: then it is an anchor without a parent, in the scope. A
+    /// node that was there may belong to any scope.
     #[inline]
     fn get_or_add_node(
         &mut self,
@@ -253,7 +253,7 @@ impl Stripe {
         stripe: u8,
         scope: u32,
         object: usize,
-    ) -> Result<(Node, bool), Error> {
+    ) -> Result<(Slot, bool), Error> {
         let (slot, is_new) = tracker.index.get_or_insert(object, || {
             let node = self.take_slot(stripe)?;
             node.cold
@@ -262,12 +262,11 @@ impl Stripe {
             node.hot.set_object(object);
             Ok(node.slot)
         })?;
-        let node = Node::at(slot);
         if is_new {
-            self.attach(node, NONE);
+            self.attach(Node::at(slot), NONE);
             tracker.stripes[stripe as usize].0.add_node(tracker, stripe);
         }
-        Ok((node, is_new))
+        Ok((slot, is_new))
     }
 
     /// Takes a node without children, and not tracked, out of everything.
@@ -391,8 +390,8 @@ impl Stripe {
     ) -> Result<Result<(Node, bool), Conflict>, Error> {
         let scope = self.scope_for(tracker_id, scope)?;
         match self.get_or_add_node(tracker, stripe, scope, object) {
-            Ok((node, is_new)) if is_new || is_in_scope(node, stripe, scope) => {
-                Ok(Ok((node, is_new)))
+            Ok((slot, is_new)) if is_new || is_in_scope(Node::at(slot), stripe, scope) => {
+                Ok(Ok((Node::at(slot), is_new)))
             }
             other => {
                 self.note_if_empty(scope);
@@ -481,15 +480,15 @@ impl Stripe {
         let mut parent = NONE;
         for ancestor in missing.iter().rev() {
             let enclosing = match self.get_or_add_node(tracker, stripe, scope, *ancestor) {
-                Ok((node, is_new)) if is_new || is_in_scope(node, stripe, scope) => node,
+                Ok((slot, is_new)) if is_new || is_in_scope(Node::at(slot), stripe, scope) => slot,
                 // Another stripe has put it in since the check above, or there is no slot.
                 other => {
                     self.prune(tracker, parent);
                     return other.map(|_| Err(Conflict(*ancestor)));
                 }
             };
-            self.relink(tracker, enclosing, parent);
-            parent = enclosing.slot;
+            self.relink(tracker, Node::at(enclosing), parent);
+            parent = enclosing;
         }
         self.relink(tracker, node, parent);
         Ok(Ok(()))

@@ -17,7 +17,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 
 use dashmap::{DashMap, SharedValue};
 
-use super::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use super::sync::{AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering};
 use super::table::{self, Slot};
 
 const SHARD_BITS: u32 = 8;
@@ -89,6 +89,18 @@ macro_rules! hashes {
     };
 }
 
+/// Locks a shard and gives its table. dashmap's own lock is left alone: to let go of it costs as much as to take it,
+/// and every access to the map is in this file. (A macro, for the same reason.)
+macro_rules! locked {
+    ($index:expr, $number:expr) => {{
+        let held = $index.filters[$number].lock.lock();
+        // SAFETY: the lock is held while the table is used: the names go out of scope together.
+        (held, unsafe {
+            &mut *$index.map.shards()[$number].data_ptr()
+        })
+    }};
+}
+
 pub struct Index {
     /// From fingerprints to slots. Its own hasher is not used: every access brings its hash along.
     map: DashMap<u32, Slot>,
@@ -117,7 +129,7 @@ impl Index {
         if !self.filters[key.shard].may_contain(key.hash) {
             return None;
         }
-        let shard = self.map.shards()[key.shard].read();
+        let (_held, shard) = locked!(self, key.shard);
         let bucket = shard.find(key.hash, |entry| key.is_of(entry))?;
         // SAFETY: the bucket is of the table that the guard keeps others from changing.
         Some(*unsafe { bucket.as_ref() }.1.get())
@@ -132,7 +144,7 @@ impl Index {
         make: impl FnOnce() -> Result<Slot, E>,
     ) -> Result<(Slot, bool), E> {
         let key = Key::new(object);
-        let mut shard = self.map.shards()[key.shard].write();
+        let (_held, shard) = locked!(self, key.shard);
         let found = shard.find_or_find_insert_slot(
             key.hash,
             |entry| key.is_of(entry),
@@ -160,7 +172,7 @@ impl Index {
     /// Lets another slot, which stands for the object already, take the place of the one in the index.
     pub fn replace(&self, object: usize, slot: Slot) {
         let key = Key::new(object);
-        let shard = self.map.shards()[key.shard].write();
+        let (_held, shard) = locked!(self, key.shard);
         if let Some(bucket) = shard.find(key.hash, |entry| key.is_of(entry)) {
             // SAFETY: the bucket is of the table that the guard keeps others from using.
             unsafe { bucket.as_mut() }.1 = SharedValue::new(slot);
@@ -181,7 +193,7 @@ impl Index {
         is_wanted: impl FnOnce(Slot) -> bool,
     ) -> Option<Result<Slot, Slot>> {
         let key = Key::new(object);
-        let mut shard = self.map.shards()[key.shard].write();
+        let (_held, shard) = locked!(self, key.shard);
         let bucket = shard.find(key.hash, |entry| key.is_of(entry))?;
         // SAFETY: the bucket is of the table that the guard keeps others from changing.
         let slot = *unsafe { bucket.as_ref() }.1.get();
@@ -199,19 +211,17 @@ impl Index {
 
     #[cfg(test)]
     pub fn lock_all(&self) -> impl Sized + '_ {
-        self.map
-            .shards()
+        self.filters
             .iter()
-            .map(|shard| shard.write())
+            .map(|filter| filter.lock.lock())
             .collect::<Vec<_>>()
     }
 
     /// Gives the memory of a map that has become empty back.
     pub fn shrink(&self) {
-        for shard in self.map.shards() {
-            shard
-                .write()
-                .shrink_to(0, |(fingerprint, _)| hash_of(*fingerprint));
+        for number in 0..SHARDS {
+            let (_held, shard) = locked!(self, number);
+            shard.shrink_to(0, |(fingerprint, _)| hash_of(*fingerprint));
         }
     }
 }
@@ -224,6 +234,8 @@ struct Filter {
     place: AtomicUsize,
     /// Removals since the bits were computed.
     stale: AtomicU32,
+    /// Guards the shard, and changes of the filter.
+    lock: Lock<()>,
 }
 
 impl Filter {
@@ -239,6 +251,7 @@ impl Filter {
         Self {
             place: AtomicUsize::new(0),
             stale: AtomicU32::new(0),
+            lock: Lock::new(()),
         }
     }
 

@@ -16,44 +16,85 @@ pub use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence,
 };
 
-use std::cell::Cell;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::cell::{Cell, UnsafeCell};
+use std::ops::{Deref, DerefMut};
+use std::sync::OnceLock;
 
-/// A mutual exclusion lock that shrugs off poisoning: a panic under it is counted at the C boundary,
-/// and what the lock guards is kept usable by the order of the writes under it.
+/// A mutual exclusion lock for what takes a fraction of a microsecond: nobody is told when it is free, so letting go of
+/// it is a plain store. (Half of a hook's time went into the atomic operations of its locks.) It knows no poisoning: a
+/// panic under it is counted at the C boundary, and what it guards is kept usable by the order of the writes under it.
 #[derive(Debug, Default)]
-pub struct Lock<T>(Mutex<T>);
+pub struct Lock<T> {
+    is_held: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached by one thread at a time, by `&mut`.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+/// Proof that a lock is held; lets go of it when dropped.
+pub struct Held<'a, T>(&'a Lock<T>);
 
 impl<T> Lock<T> {
     pub const fn new(value: T) -> Self {
-        Self(Mutex::new(value))
+        Self {
+            is_held: AtomicBool::new(false),
+            value: UnsafeCell::new(value),
+        }
     }
 
     #[inline]
-    pub fn lock(&self) -> MutexGuard<'_, T> {
-        match self.0.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => self.wait_and_lock(),
+    pub fn lock(&self) -> Held<'_, T> {
+        if !self.try_lock() {
+            self.wait();
         }
+        Held(self)
     }
 
-    /// Locks are held for a fraction of a microsecond, so another look soon is worth more than sleep. (The mutex
-    /// itself stops looking as soon as one thread sleeps, and then all do, again and again.)
+    #[inline]
+    fn try_lock(&self) -> bool {
+        !self.is_held.load(Ordering::Relaxed) && !self.is_held.swap(true, Ordering::Acquire)
+    }
+
+    /// Looks again and again, then lets other threads run between two looks, then sleeps: the thread that holds the
+    /// lock may be waiting for this processor.
     #[cold]
-    fn wait_and_lock(&self) -> MutexGuard<'_, T> {
-        const LOOKS: u32 = 100;
-        for look in 0..LOOKS {
-            for _ in 0..look.min(16) {
-                std::hint::spin_loop();
+    fn wait(&self) {
+        const SPINS: u32 = 100;
+        const YIELDS_TOO: u32 = 200;
+        let mut looks = 0_u32;
+        while !self.try_lock() {
+            match looks {
+                0..SPINS => (0..=looks / 8).for_each(|_| std::hint::spin_loop()),
+                SPINS..YIELDS_TOO => std::thread::yield_now(),
+                _ => std::thread::sleep(std::time::Duration::from_micros(50)),
             }
-            match self.0.try_lock() {
-                Ok(guard) => return guard,
-                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => {}
-            }
+            looks = looks.saturating_add(1);
         }
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for Held<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is held, and its holder is borrowed exclusively.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for Held<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.is_held.store(false, Ordering::Release);
     }
 }
 
