@@ -28,46 +28,74 @@ const SHARDS: usize = 1 << SHARD_BITS;
 /// An odd number that spreads what it is multiplied with (Fibonacci hashing).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// Objects in the same 4 KiB of memory are *neighbours*: they are in one shard, and close to one another there. Most
+/// objects come and go together with their neighbours, so this spares cache misses.
+const REGION_BITS: u32 = 12;
+/// Bits of a fingerprint that say where in its region an object is; objects are 8 bytes or more apart.
+const PLACE_BITS: u32 = REGION_BITS - 3;
+
 /// What the map keeps of an address: half as many bits. That its slot stands for the address itself is then seen in
-/// the slot, which whoever finds it needs anyway.
-fn fingerprint_of(object: usize) -> u32 {
-    ((object as u64).wrapping_mul(SPREAD) >> 32) as u32
+/// the slot, which whoever finds it needs anyway. Nobody chooses addresses to make them collide.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Fingerprint(u32);
+
+impl Fingerprint {
+    #[inline]
+    fn of(object: usize) -> Self {
+        let object = object as u64;
+        let region = (object >> REGION_BITS).wrapping_mul(SPREAD) >> (32 + PLACE_BITS);
+        let place = (object >> 3) as u32 % (1 << PLACE_BITS);
+        Self((region as u32) << PLACE_BITS | place)
+    }
+
+    #[inline]
+    fn shard(self) -> usize {
+        (self.0 >> PLACE_BITS) as usize % SHARDS
+    }
+
+    /// Where in a shard it should be: neighbours follow one another.
+    #[inline]
+    fn position(self) -> u32 {
+        const GROUP: u32 = 16; // what dashmap's table looks at in one go
+        let place = self.0 % (1 << PLACE_BITS) / 2;
+        (self.0 >> (PLACE_BITS + SHARD_BITS)) * GROUP + place
+    }
+
+    #[inline]
+    fn mixed(self) -> u64 {
+        u64::from(self.0).wrapping_mul(SPREAD)
+    }
+
+    /// The two bits of a word of the filter.
+    #[inline]
+    fn bits(self) -> u64 {
+        let choice = self.mixed() >> 40;
+        1 << (choice % 64) | 1 << (choice / 64 % 64)
+    }
+
+    /// dashmap takes the bucket from the low bits, and the control byte from the seven highest ones.
+    #[inline]
+    fn hash(self) -> u64 {
+        self.mixed() & 0x7f << 57 | u64::from(self.position())
+    }
 }
 
-/// dashmap takes the shard from the high bits and the bucket from the low ones, so both must be good; nobody chooses
-/// addresses to make them collide.
-fn hash_of(fingerprint: u32) -> u64 {
-    u64::from(fingerprint).wrapping_mul(SPREAD)
-}
+type Entry = (Fingerprint, SharedValue<Slot>);
 
-/// What dashmap's `determine_shard` does for so many shards: it leaves the seven highest bits to the table's control
-/// bytes.
-fn shard_of(hash: u64) -> usize {
-    (hash << 7 >> (64 - SHARD_BITS)) as usize
-}
-
-/// Where an object is in the map, if it is.
+/// What is looked for.
 #[derive(Clone, Copy)]
 struct Key {
     object: usize,
-    fingerprint: u32,
-    hash: u64,
-    shard: usize,
+    fingerprint: Fingerprint,
 }
-
-type Entry = (u32, SharedValue<Slot>);
 
 impl Key {
     #[inline]
     fn new(object: usize) -> Self {
-        let fingerprint = fingerprint_of(object);
-        let hash = hash_of(fingerprint);
-        let shard = shard_of(hash);
+        let fingerprint = Fingerprint::of(object);
         Self {
             object,
             fingerprint,
-            hash,
-            shard,
         }
     }
 
@@ -77,14 +105,14 @@ impl Key {
     }
 }
 
-/// The hashes of all that is in a shard, which must be locked while they are taken. (A macro, since the type of a
+/// The fingerprints of all that is in a shard, which must be locked while they are taken. (A macro, since the type of a
 /// shard's table has no name here.)
-macro_rules! hashes {
+macro_rules! fingerprints {
     ($shard:expr) => {
         // SAFETY: the guard keeps the table as it is while the iterator lives.
         unsafe { $shard.iter() }.map(|bucket| {
             // SAFETY: as above.
-            hash_of(unsafe { bucket.as_ref() }.0)
+            unsafe { bucket.as_ref() }.0
         })
     };
 }
@@ -103,16 +131,14 @@ macro_rules! locked {
 
 pub struct Index {
     /// From fingerprints to slots. Its own hasher is not used: every access brings its hash along.
-    map: DashMap<u32, Slot>,
+    map: DashMap<Fingerprint, Slot>,
     filters: [Filter; SHARDS],
 }
 
 impl Index {
     pub fn new() -> Self {
-        let map = DashMap::with_capacity_and_shard_amount(0, SHARDS);
-        debug_assert!((0..64).all(|bit| map.determine_shard(1 << bit) == shard_of(1 << bit)));
         Self {
-            map,
+            map: DashMap::with_capacity_and_shard_amount(0, SHARDS),
             filters: [const { Filter::new() }; SHARDS],
         }
     }
@@ -120,17 +146,17 @@ impl Index {
     /// Whether an object may be in the index; `false` is certain. Takes no lock.
     #[inline]
     pub fn may_contain(&self, object: usize) -> bool {
-        let key = Key::new(object);
-        self.filters[key.shard].may_contain(key.hash)
+        let fingerprint = Fingerprint::of(object);
+        self.filters[fingerprint.shard()].may_contain(fingerprint)
     }
 
     pub fn get(&self, object: usize) -> Option<Slot> {
         let key = Key::new(object);
-        if !self.filters[key.shard].may_contain(key.hash) {
+        if !self.filters[key.fingerprint.shard()].may_contain(key.fingerprint) {
             return None;
         }
-        let (_held, shard) = locked!(self, key.shard);
-        let bucket = shard.find(key.hash, |entry| key.is_of(entry))?;
+        let (_held, shard) = locked!(self, key.fingerprint.shard());
+        let bucket = shard.find(key.fingerprint.hash(), |entry| key.is_of(entry))?;
         // SAFETY: the bucket is of the table that the guard keeps others from changing.
         Some(*unsafe { bucket.as_ref() }.1.get())
     }
@@ -144,11 +170,11 @@ impl Index {
         make: impl FnOnce() -> Result<Slot, E>,
     ) -> Result<(Slot, bool), E> {
         let key = Key::new(object);
-        let (_held, shard) = locked!(self, key.shard);
+        let (_held, shard) = locked!(self, key.fingerprint.shard());
         let found = shard.find_or_find_insert_slot(
-            key.hash,
+            key.fingerprint.hash(),
             |entry| key.is_of(entry),
-            |(fingerprint, _)| hash_of(*fingerprint),
+            |(fingerprint, _)| fingerprint.hash(),
         );
         match found {
             // SAFETY: the bucket is of the table that the guard keeps others from changing.
@@ -158,11 +184,11 @@ impl Index {
                 let entry = (key.fingerprint, SharedValue::new(slot));
                 // SAFETY: the place was found in this table for this hash, and the table has not changed
                 // since.
-                unsafe { shard.insert_in_slot(key.hash, place, entry) };
-                let filter = &self.filters[key.shard];
-                filter.add(key.hash);
+                unsafe { shard.insert_in_slot(key.fingerprint.hash(), place, entry) };
+                let filter = &self.filters[key.fingerprint.shard()];
+                filter.add(key.fingerprint);
                 if filter.is_crowded(shard.len()) {
-                    filter.grow(hashes!(shard));
+                    filter.grow(fingerprints!(shard));
                 }
                 Ok((slot, true))
             }
@@ -172,8 +198,8 @@ impl Index {
     /// Lets another slot, which stands for the object already, take the place of the one in the index.
     pub fn replace(&self, object: usize, slot: Slot) {
         let key = Key::new(object);
-        let (_held, shard) = locked!(self, key.shard);
-        if let Some(bucket) = shard.find(key.hash, |entry| key.is_of(entry)) {
+        let (_held, shard) = locked!(self, key.fingerprint.shard());
+        if let Some(bucket) = shard.find(key.fingerprint.hash(), |entry| key.is_of(entry)) {
             // SAFETY: the bucket is of the table that the guard keeps others from using.
             unsafe { bucket.as_mut() }.1 = SharedValue::new(slot);
         }
@@ -193,8 +219,8 @@ impl Index {
         is_wanted: impl FnOnce(Slot) -> bool,
     ) -> Option<Result<Slot, Slot>> {
         let key = Key::new(object);
-        let (_held, shard) = locked!(self, key.shard);
-        let bucket = shard.find(key.hash, |entry| key.is_of(entry))?;
+        let (_held, shard) = locked!(self, key.fingerprint.shard());
+        let bucket = shard.find(key.fingerprint.hash(), |entry| key.is_of(entry))?;
         // SAFETY: the bucket is of the table that the guard keeps others from changing.
         let slot = *unsafe { bucket.as_ref() }.1.get();
         if !is_wanted(slot) {
@@ -202,9 +228,9 @@ impl Index {
         }
         // SAFETY: the table has not changed since the bucket was found in it.
         unsafe { shard.erase(bucket) };
-        let filter = &self.filters[key.shard];
+        let filter = &self.filters[key.fingerprint.shard()];
         if filter.count_stale(shard.is_empty()) {
-            filter.refresh(hashes!(shard));
+            filter.refresh(fingerprints!(shard));
         }
         Some(Ok(slot))
     }
@@ -221,7 +247,7 @@ impl Index {
     pub fn shrink(&self) {
         for number in 0..SHARDS {
             let (_held, shard) = locked!(self, number);
-            shard.shrink_to(0, |(fingerprint, _)| hash_of(*fingerprint));
+            shard.shrink_to(0, |(fingerprint, _)| fingerprint.hash());
         }
     }
 }
@@ -229,7 +255,7 @@ impl Index {
 /// A shard's Bloom filter: two bits for an entry, both in the same word. Changed under the shard's lock only; read by
 /// anybody.
 struct Filter {
-    /// The address of the words, which are aligned to 64 bytes, plus how far a hash is shifted to give the number of
+    /// The address of the words, which are aligned to 64 bytes, plus how far a position is shifted to give the number of
     /// its word. 0: the shard has never had an entry. [`Filter::EVERYTHING`]: there was no memory.
     place: AtomicUsize,
     /// Removals since the bits were computed.
@@ -273,36 +299,32 @@ impl Filter {
     }
 
     #[inline]
-    fn word_of(hash: u64, shift: u32) -> usize {
-        // The highest bits choose the shard.
-        (hash << (7 + SHARD_BITS) >> shift) as usize
+    fn word_of(fingerprint: Fingerprint, shift: u32) -> usize {
+        // 16 words for a region: neighbours share two cache lines.
+        (u64::from(fingerprint.position() / 16) << shift >> shift) as usize
     }
 
     #[inline]
-    fn bits_of(hash: u64) -> u64 {
-        1 << (hash % 64) | 1 << (hash / 64 % 64)
-    }
-
-    #[inline]
-    fn may_contain(&self, hash: u64) -> bool {
+    fn may_contain(&self, fingerprint: Fingerprint) -> bool {
         let (words, shift) = self.words(Ordering::Acquire);
         if words.is_null() {
             return shift != 0;
         }
         // SAFETY: there are 2^(64 - shift) words that are never freed, and the number is below that.
-        let word = unsafe { &*words.add(Self::word_of(hash, shift)) }.load(Ordering::Acquire);
-        !word & Self::bits_of(hash) == 0
+        let word =
+            unsafe { &*words.add(Self::word_of(fingerprint, shift)) }.load(Ordering::Acquire);
+        !word & fingerprint.bits() == 0
     }
 
     #[inline]
-    fn add(&self, hash: u64) {
+    fn add(&self, fingerprint: Fingerprint) {
         let (words, shift) = self.words(Ordering::Relaxed);
         if words.is_null() {
             return;
         }
         // SAFETY: as in `may_contain`.
-        let word = unsafe { &*words.add(Self::word_of(hash, shift)) };
-        let bits = word.load(Ordering::Relaxed) | Self::bits_of(hash);
+        let word = unsafe { &*words.add(Self::word_of(fingerprint, shift)) };
+        let bits = word.load(Ordering::Relaxed) | fingerprint.bits();
         word.store(bits, Ordering::Release);
     }
 
@@ -316,10 +338,10 @@ impl Filter {
         }
     }
 
-    /// Replaces the words by more, with the bits of `hashes`, which are all the shard has. Readers may still be at the
+    /// Replaces the words by more, with the bits of `fingerprints`, which are all the shard has. Readers may still be at the
     /// old ones, so these are kept; all the old ones together are smaller than half of the new ones.
     #[cold]
-    fn grow(&self, hashes: impl Iterator<Item = u64>) {
+    fn grow(&self, fingerprints: impl Iterator<Item = Fingerprint>) {
         let (old, old_shift) = self.words(Ordering::Relaxed);
         let len = if old.is_null() {
             Self::FIRST_LEN
@@ -329,10 +351,11 @@ impl Filter {
         let place = match Self::allocate(len, old) {
             Some(words) => {
                 let shift = Self::shift(len);
-                for hash in hashes {
+                for fingerprint in fingerprints {
                     // SAFETY: the words are new, and not shared yet.
                     unsafe {
-                        *(*words.add(Self::word_of(hash, shift))).get_mut() |= Self::bits_of(hash)
+                        *(*words.add(Self::word_of(fingerprint, shift))).get_mut() |=
+                            fingerprint.bits()
                     };
                 }
                 words as usize + shift as usize
@@ -380,16 +403,16 @@ impl Filter {
         stale * Self::CROWDED * 2 > 64 * len || is_empty && stale > len
     }
 
-    /// Computes the bits anew from `hashes`, which are all the shard has. Each word goes from the old bits to the
+    /// Computes the bits anew from `fingerprints`, which are all the shard has. Each word goes from the old bits to the
     /// new ones in one store, and both have the bits of all entries: no reader ever misses one.
     #[cold]
-    fn refresh(&self, hashes: impl Iterator<Item = u64>) {
+    fn refresh(&self, fingerprints: impl Iterator<Item = Fingerprint>) {
         self.stale.store(0, Ordering::Relaxed);
         let (words, shift) = self.words(Ordering::Relaxed);
         let mut fresh = Vec::new(); // Allocates nothing for an empty shard.
-        for hash in hashes {
+        for fingerprint in fingerprints {
             fresh.resize(Self::len(shift), 0);
-            fresh[Self::word_of(hash, shift)] |= Self::bits_of(hash);
+            fresh[Self::word_of(fingerprint, shift)] |= fingerprint.bits();
         }
         let bits = fresh.into_iter().chain(std::iter::repeat(0));
         for (number, bits) in (0..Self::len(shift)).zip(bits) {
@@ -477,12 +500,16 @@ mod tests {
     /// Two addresses of which the map keeps the same bits.
     #[test]
     fn r16_a_fingerprint_is_not_taken_for_an_address() {
-        // What SPREAD is multiplied with to give 1: each step doubles the number of right bits.
+        // Two regions whose products with SPREAD differ in the low bits alone: its inverse times 17 and 18. Each step
+        // doubles the number of right bits of the inverse.
         let inverse = (0..6).fold(SPREAD, |inverse, _| {
             inverse.wrapping_mul(2_u64.wrapping_sub(SPREAD.wrapping_mul(inverse)))
         });
-        let [first, second] = [17_u64, 18].map(|low| low.wrapping_mul(inverse) as usize);
-        assert_eq!(fingerprint_of(first), fingerprint_of(second));
+        let regions = (1_u64..).map(|low| low.wrapping_mul(inverse));
+        let mut fitting = regions.filter(|region| *region < 1 << (64 - REGION_BITS));
+        let mut next = || (fitting.next().unwrap() << REGION_BITS) as usize + 0x40;
+        let (first, second) = (next(), next());
+        assert_eq!(Fingerprint::of(first), Fingerprint::of(second));
 
         let index = Index::new();
         let (slot, _) = index.get_or_insert(first, || slot_for(first)).unwrap();
