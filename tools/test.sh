@@ -50,6 +50,9 @@ formatting() {
 lints() {
   cargo clippy --quiet --locked --all-targets -- -D warnings
   cargo clippy --quiet --locked --all-targets --features mlir-sys -- -D warnings
+  # Not its criterion benchmarks: they would have to be built for nothing else.
+  CARGO_TARGET_DIR=$PWD/build/bench/cargo \
+    cargo clippy --quiet --locked --manifest-path benches/rust/Cargo.toml -- -D warnings
 }
 
 nextest() { # REPORT [OPTION...]

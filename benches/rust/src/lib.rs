@@ -213,8 +213,8 @@ fn is_live_bool() -> Job {
         .collect();
     let wrappers = shuffled(wrappers.into_iter());
     Box::new(move || {
-        let is_live = |wrapper: &&Box<Wrapper>| wrapper.valid.load(Ordering::Relaxed);
-        wrappers.iter().filter(is_live).count()
+        let is_live = |wrapper: &Wrapper| wrapper.valid.load(Ordering::Relaxed);
+        wrappers.iter().filter(|wrapper| is_live(wrapper)).count()
     })
 }
 
