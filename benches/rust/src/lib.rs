@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use dashmap::DashMap;
 use live_object_tracker::ffi::lot::{lot_destroy, lot_is_live, lot_ref, lot_tracker};
@@ -34,6 +34,9 @@ pub const CONTENDERS: &[Contender] = &[
     contender("is_live", "lot through the C ABI", is_live_c),
     contender("is_live", "lot inlined", is_live_rust),
     contender("is_live", "load and compare", is_live_floor),
+    contender("is_live", "load and compare in a call", is_live_floor_call),
+    contender("is_live", "two comparisons", is_live_two),
+    contender("is_live", "two, in a table that may grow", is_live_growing),
     contender("is_live", "slotmap contains_key", is_live_slotmap),
     contender("is_live", "dashmap (Fx) lookup", is_live_dashmap_fx),
     contender("is_live", "dashmap (SipHash) lookup", is_live_dashmap_sip),
@@ -54,6 +57,12 @@ pub const CONTENDERS: &[Contender] = &[
         "destroy_empty",
         "load and branch in a call",
         destroy_empty_floor,
+    ),
+    contender("track_release", "lot inlined", track_release_rust),
+    contender(
+        "track_release",
+        "dashmap (Fx) insert and remove",
+        track_release_dashmap_fx,
     ),
 ];
 
@@ -152,6 +161,67 @@ fn is_live_floor() -> Job {
         let is_live = |key: &&[u64; 2]| {
             let entry = table.get(key[0] as usize);
             entry.is_some_and(|entry| entry[1].load(Ordering::Relaxed) == key[1])
+        };
+        keys.iter().filter(is_live).count()
+    })
+}
+
+/// The same behind a call that the optimiser cannot look into.
+fn is_live_floor_call() -> Job {
+    extern "C" fn floor(table: &[AtomicU64; 2 * ROUND], number: u64, key: u64) -> bool {
+        let entry = table.get(2 * number as usize + 1);
+        entry.is_some_and(|entry| entry.load(Ordering::Relaxed) == key)
+    }
+    let words = (0..ROUND as u64).flat_map(|number| [number, number << 32 | 1].map(AtomicU64::new));
+    let table: Box<[AtomicU64]> = words.collect();
+    let table: Box<[AtomicU64; 2 * ROUND]> = table.try_into().expect("it has that size");
+    let keys = shuffled((0..ROUND).map(|number| [number as u64, (number as u64) << 32 | 1]));
+    Box::new(move || {
+        let is_live = black_box(floor as extern "C" fn(&[AtomicU64; 2 * ROUND], u64, u64) -> bool);
+        keys.iter()
+            .filter(|key| is_live(&table, key[0], key[1]))
+            .count()
+    })
+}
+
+/// Entries and keys of which both words count, as in a ref: what the number of the entry is in the second one.
+fn two_words() -> (Vec<[AtomicU64; 2]>, Vec<[u64; 2]>) {
+    let words = |number: usize| [tracked(number) as u64, 1 << 32 | number as u64];
+    let entries = ROUND.next_power_of_two();
+    let table = (0..entries).map(|number| words(number).map(AtomicU64::new));
+    (table.collect(), shuffled((0..ROUND).map(words)))
+}
+
+/// The least that a check of a ref can do: its address is compared as well.
+fn is_live_two() -> Job {
+    let (table, keys) = two_words();
+    Box::new(move || {
+        let is_live = |key: &&[u64; 2]| {
+            let entry = table.get(key[1] as u32 as usize);
+            entry.is_some_and(|entry| {
+                entry[0].load(Ordering::Acquire) == key[0]
+                    && entry[1].load(Ordering::Acquire) == key[1]
+            })
+        };
+        keys.iter().filter(is_live).count()
+    })
+}
+
+/// The same when another thread may make the table larger at any time.
+fn is_live_growing() -> Job {
+    static TABLE: AtomicPtr<[AtomicU64; 2]> = AtomicPtr::new(std::ptr::null_mut());
+    static MASK: AtomicU32 = AtomicU32::new(0);
+    let (mut table, keys) = two_words();
+    TABLE.store(table.as_mut_ptr(), Ordering::Release);
+    MASK.store(table.len() as u32 - 1, Ordering::Release);
+    Box::new(move || {
+        let _keep = &table;
+        let is_live = |key: &&[u64; 2]| {
+            let number = key[1] as u32 & MASK.load(Ordering::Acquire);
+            // SAFETY: the table has a power of two entries, and `MASK` is one less; it lives as long as the job.
+            let entry = unsafe { &*TABLE.load(Ordering::Acquire).add(number as usize) };
+            let other = entry[0].load(Ordering::Acquire) ^ key[0];
+            other | (entry[1].load(Ordering::Acquire) ^ key[1]) == 0
         };
         keys.iter().filter(is_live).count()
     })
@@ -308,5 +378,32 @@ fn destroy_miss_papaya() -> Job {
             .iter()
             .filter(|object| map.pin().get(*object).is_none())
             .count()
+    })
+}
+
+// Beside 100,000 others, an object comes and goes -------------------------------------------------------------
+
+fn track_release_rust() -> Job {
+    let (tracker, _) = OwnTracker::with_all();
+    let objects = shuffled((0..ROUND).map(untracked));
+    Box::new(move || {
+        let comes_and_goes = |object: &&usize| tracker.track(**object).release().is_ok();
+        objects.iter().filter(comes_and_goes).count()
+    })
+}
+
+/// What the index alone must cost, by its usual interface.
+fn track_release_dashmap_fx() -> Job {
+    let map: DashMap<usize, u64, FxBuildHasher> = DashMap::default();
+    for number in 0..ROUND {
+        map.insert(tracked(number), number as u64);
+    }
+    let objects = shuffled((0..ROUND).map(untracked));
+    Box::new(move || {
+        let comes_and_goes = |object: &&usize| {
+            map.insert(**object, 1);
+            map.remove(*object).is_some()
+        };
+        objects.iter().filter(comes_and_goes).count()
     })
 }
