@@ -150,37 +150,40 @@ fn is_live_rust() -> Job {
     })
 }
 
+/// As many as there are keys: their number is known, as a call need not be told it.
+type Entries = [[AtomicU64; 2]; ROUND];
+
 /// What no check of an index with a number in it can go below: one relaxed load, one comparison, in a table
 /// as large as the tracker's (16 bytes an entry), with keys as large as a ref.
+fn load_and_compare(table: &Entries, number: u64, key: u64) -> bool {
+    let entry = table.get(number as usize);
+    entry.is_some_and(|entry| entry[1].load(Ordering::Relaxed) == key)
+}
+
+/// Entries and keys for that.
+fn one_word() -> (Box<Entries>, Vec<[u64; 2]>) {
+    let words = |number: usize| [number as u64, (number as u64) << 32 | 1];
+    let table = (0..ROUND).map(|number| words(number).map(AtomicU64::new));
+    let table: Box<[_]> = table.collect();
+    let table = table.try_into().expect("it has that size");
+    (table, shuffled((0..ROUND).map(words)))
+}
+
 fn is_live_floor() -> Job {
-    let table: Vec<[AtomicU64; 2]> = (0..ROUND as u64)
-        .map(|number| [AtomicU64::new(number), AtomicU64::new(number << 32 | 1)])
-        .collect();
-    let keys = shuffled((0..ROUND).map(|number| [number as u64, (number as u64) << 32 | 1]));
+    let (table, keys) = one_word();
     Box::new(move || {
-        let is_live = |key: &&[u64; 2]| {
-            let entry = table.get(key[0] as usize);
-            entry.is_some_and(|entry| entry[1].load(Ordering::Relaxed) == key[1])
-        };
+        let is_live = |key: &&[u64; 2]| load_and_compare(&table, key[0], key[1]);
         keys.iter().filter(is_live).count()
     })
 }
 
 /// The same behind a call that the optimiser cannot look into.
 fn is_live_floor_call() -> Job {
-    extern "C" fn floor(table: &[AtomicU64; 2 * ROUND], number: u64, key: u64) -> bool {
-        let entry = table.get(2 * number as usize + 1);
-        entry.is_some_and(|entry| entry.load(Ordering::Relaxed) == key)
-    }
-    let words = (0..ROUND as u64).flat_map(|number| [number, number << 32 | 1].map(AtomicU64::new));
-    let table: Box<[AtomicU64]> = words.collect();
-    let table: Box<[AtomicU64; 2 * ROUND]> = table.try_into().expect("it has that size");
-    let keys = shuffled((0..ROUND).map(|number| [number as u64, (number as u64) << 32 | 1]));
+    let (table, keys) = one_word();
     Box::new(move || {
-        let is_live = black_box(floor as extern "C" fn(&[AtomicU64; 2 * ROUND], u64, u64) -> bool);
-        keys.iter()
-            .filter(|key| is_live(&table, key[0], key[1]))
-            .count()
+        let check = black_box(load_and_compare as fn(&Entries, u64, u64) -> bool);
+        let is_live = |key: &&[u64; 2]| check(&table, key[0], key[1]);
+        keys.iter().filter(is_live).count()
     })
 }
 
