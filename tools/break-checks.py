@@ -21,7 +21,9 @@ import re
 import shutil
 import subprocess
 import sys
-import xml.sax.saxutils
+import xml.etree.ElementTree as xml
+
+import limited
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINDINGS = ROOT / "upstream" / "llvm-22.1"
@@ -486,10 +488,8 @@ def list_troubles(rows, tests):
         for file, name in row.tests:
             if name not in tests or file not in ("", tests[name].stem):
                 troubles.append(f"{row.name}: there is no test {file}::{name}")
-    for mentioned, _, effect in ((name, mutation[0], mutation[1]) for mutation in MUTATIONS for name in mutation[0]):
-        if mentioned not in names:
-            troubles.append(f"\"{effect}\": COVERAGE.md has no row {mentioned}")
-    for _, effect, *edits in MUTATIONS:
+    for mentioned, effect, *edits in MUTATIONS:
+        troubles += [f"\"{effect}\": COVERAGE.md has no row {name}" for name in mentioned if name not in names]
         for file, old, *_ in edits:
             count = source_of(file)[0].read_text().count(old)
             if count != 1:
@@ -563,19 +563,15 @@ def run(path, name, mode, mutations):
                    # Freed memory does not look like what was in it.
                    "MALLOC_PERTURB_": "165", "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0", "PYTHONMALLOC": "malloc"}
     command = [BROKEN / "bindings" / "tracked-python", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", f"{path}::{name}"]
-    limited = ["sh", "-c", 'ulimit -c 0; ulimit -v 12000000; exec "$@"', "sh", *command]
-    with subprocess.Popen(limited, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True) as process:
-        try:
-            output, _ = process.communicate(timeout=SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
-            return "hangs"
-    if process.returncode < 0:
+    command = ["sh", "-c", 'ulimit -c 0; ulimit -v 12000000; exec "$@"', "sh", *command]
+    status, output = limited.run(command, SECONDS, cwd=ROOT, env=environment)
+    if status is None:
+        return "hangs"
+    if status < 0:
         return "crashes"
-    if process.returncode > 1:
+    if status > 1:
         raise SystemExit(f"{name} with {mutations} cannot be run:\n{output}")
-    return "fails" if process.returncode else "passes"
+    return "fails" if status else "passes"
 
 
 MODES = ("exact", "structural")
@@ -614,11 +610,11 @@ def main():
     rows, tests = read_rows(), find_tests()
     troubles = list_troubles(rows, tests)
     if arguments.junit:
-        text = xml.sax.saxutils.escape("\n".join(troubles))
-        failure = f"<failure>{text}</failure>" if troubles else ""
-        pathlib.Path(arguments.junit).write_text(
-            f'<testsuites><testsuite name="coverage" tests="1" failures="{len(troubles) and 1}" errors="0" skipped="0">'
-            f'<testcase classname="coverage" name="COVERAGE.md">{failure}</testcase></testsuite></testsuites>\n')
+        suite = xml.Element("testsuite", name="coverage", tests="1")
+        case = xml.SubElement(suite, "testcase", classname="coverage", name="COVERAGE.md")
+        if troubles:
+            xml.SubElement(case, "failure", message="\n".join(troubles))
+        xml.ElementTree(suite).write(arguments.junit)
     for trouble in troubles:
         print(trouble)
     if troubles:

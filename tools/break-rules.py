@@ -9,13 +9,12 @@ it compiles the crate once a mutation (about ten minutes in all on two cores).
     tools/break-rules.py [--only R06] [--keep]
 """
 import argparse
-import os
 import pathlib
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
+
+import limited
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -23,8 +22,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MUTATIONS = [
     ("r01", "src/core/table.rs", "self.epoch.store(epoch ^ ENDED, Ordering::Release);\n        epoch",
      "epoch", "an ended incarnation goes on being live"),
-    ("r01", "src/core/forest.rs", "self.end_incarnation(tracker, node, cause, ending);\n        if get",
-     "if get", "an end takes the node but not the incarnation"),
+    ("r01", "src/core/forest.rs", "self.end_incarnation(tracker, node, cause, ending);\n        share_of",
+     "share_of", "an end takes the node but not the incarnation"),
     ("r02", "src/core/table.rs", "generation_of(self.epoch.load(Ordering::Relaxed)) == LAST_GENERATION", "false",
      "a used-up slot is used again and wraps"),
     ("r02", "src/core/table.rs", "generation_of(self.epoch.load(Ordering::Relaxed)) + 1;",
@@ -96,18 +95,12 @@ MUTATIONS = [
 
 def run(copy, rule, timeout):
     command = ["cargo", "test", "--quiet", "--lib", "--test", "rules", "--test", "allocation", "--no-fail-fast", "--", rule]
-    tests = subprocess.Popen(command, cwd=copy, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                             stdin=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
-    try:
-        text, _ = tests.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        # The programs that cargo started as well, or they would go on for ever.
-        os.killpg(tests.pid, signal.SIGKILL)
-        tests.wait()
+    status, text = limited.run(command, timeout, cwd=copy)
+    if status is None:
         return "hangs"
     if "could not compile" in text:
         return "does not compile:\n" + text
-    return "passes" if tests.returncode == 0 else "fails"
+    return "passes" if status == 0 else "fails"
 
 
 def main():

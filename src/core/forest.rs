@@ -16,10 +16,11 @@
 
 use std::collections::HashMap;
 
+use super::SPREAD;
 use super::quarantine::Quarantine;
 use super::sync::{Lock, Ordering, Padded, now_ns};
 use super::table::{self, MAX_SCOPES_PER_STRIPE, Meta, NONE, Node, STRIPE_BITS, Slot, State};
-use super::tracker::Inner;
+use super::tracker::{Inner, Share};
 use crate::{Cause, Death, End, Error, Ref};
 
 pub const STRIPES: usize = 1 << STRIPE_BITS;
@@ -36,7 +37,7 @@ const BATCH: u32 = 64;
 
 /// Which stripe a scope belongs to.
 pub fn stripe_of(tracker: u64, scope: u64) -> u8 {
-    let mixed = (scope ^ tracker.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (scope ^ tracker.rotate_left(32)).wrapping_mul(SPREAD);
     (mixed >> (64 - STRIPE_BITS)) as u8
 }
 
@@ -272,22 +273,14 @@ impl Stripe {
     /// Takes a node without children, and not tracked, out of everything.
     #[inline]
     fn remove_node(&mut self, tracker: &Inner, node: Node) {
-        if node.hot.object() == GONE {
-            self.unlink(node);
-        } else {
+        if node.hot.object() != GONE {
             tracker.index.remove(node.hot.object(), node.slot);
-            self.remove_unindexed(tracker, node);
+            share_of(tracker, node).remove_node();
         }
-    }
-
-    /// The same for one that is not in the index any more.
-    #[inline]
-    fn remove_unindexed(&mut self, tracker: &Inner, node: Node) {
-        let stripe = node.cold.meta().stripe();
-        tracker.stripes[stripe as usize].0.remove_node();
         self.unlink(node);
     }
 
+    /// Takes a node without children out of its tree.
     #[inline]
     fn unlink(&mut self, node: Node) {
         debug_assert_eq!(get(&node.cold.first_child), NONE);
@@ -406,7 +399,7 @@ impl Stripe {
         let meta = node.cold.meta();
         node.cold.set_meta(meta.with(kind, State::Tracked));
         node.cold.user.store(user, Ordering::Relaxed);
-        tracker.stripes[meta.stripe() as usize].0.count_start(kind);
+        share_of(tracker, node).count_start(kind);
         Ref {
             object: node.hot.object(),
             epoch: node.hot.publish(node.slot),
@@ -521,9 +514,7 @@ impl Stripe {
         };
         self.quarantine.record(node, ended, death);
         node.cold.set_meta(meta.with(kind, State::Anchor));
-        tracker.stripes[meta.stripe() as usize]
-            .0
-            .count_end(kind, cause);
+        share_of(tracker, node).count_end(kind, cause);
         if let Some(ends) = &mut ending.ends {
             ends.push(End {
                 reference: ended,
@@ -584,14 +575,13 @@ impl Stripe {
         ending: &mut Ending,
     ) {
         self.end_incarnation(tracker, node, cause, ending);
+        share_of(tracker, node).remove_node();
         if get(&node.cold.first_child) != NONE {
-            let stripe = node.cold.meta().stripe();
-            tracker.stripes[stripe as usize].0.remove_node();
             node.hot.set_object(GONE);
             return;
         }
         let parent = get(&node.cold.parent);
-        self.remove_unindexed(tracker, node);
+        self.unlink(node);
         self.prune(tracker, parent);
     }
 
@@ -718,6 +708,12 @@ fn leads_up_through(mut node: Node, ancestors: &[usize], below: Node) -> bool {
         node = Node::at(parent);
     }
     node.slot != below.slot && get(&node.cold.parent) == NONE
+}
+
+/// The tracker's figures of the stripe that a node is in.
+#[inline]
+fn share_of(tracker: &Inner, node: Node) -> &Share {
+    &tracker.stripes[node.cold.meta().stripe() as usize].0
 }
 
 /// Whether a node that the index gave belongs to this scope. Nodes of other stripes are not ours to read, except

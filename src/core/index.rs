@@ -17,6 +17,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 
 use dashmap::{DashMap, SharedValue};
 
+use super::SPREAD;
 use super::sync::{AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering};
 use super::table::{self, Slot};
 
@@ -24,9 +25,6 @@ const SHARD_BITS: u32 = 8;
 /// Enough that one shard's growth, which moves all its entries at once, stays below a millisecond with
 /// ten million entries in the map; few enough that an idle tracker stays small.
 const SHARDS: usize = 1 << SHARD_BITS;
-
-/// An odd number that spreads what it is multiplied with (Fibonacci hashing).
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Objects in the same 4 KiB of memory are *neighbours*: they are in one shard, and close to one another there. Most
 /// objects come and go together with their neighbours, so this spares cache misses.

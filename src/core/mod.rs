@@ -9,3 +9,6 @@ pub mod report;
 pub mod sync;
 pub mod table;
 pub mod tracker;
+
+/// An odd number that spreads what it is multiplied with over the high bits (Fibonacci hashing).
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -6,8 +6,8 @@
 //!
 //! 1. the [`Gate`] (shared by hooks, exclusive while a fork is under way);
 //! 2. one stripe of the forest ([`crate::core::forest`]); never two at once;
-//! 3. one shard of the pointer index (inside dashmap), for the length of one map operation;
-//! 4. the lock that adds a segment to the slot table.
+//! 3. one shard of the pointer index ([`crate::core::index`]), for the length of one map operation;
+//! 4. the lock that adds memory to the slot table.
 //!
 //! A tracker's observer slot and the list of trackers are leaves: nothing is locked under them.
 //! Observers and visitors run with none of these held.

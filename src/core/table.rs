@@ -21,6 +21,7 @@
 use std::ptr;
 use std::sync::OnceLock;
 
+use super::SPREAD;
 use super::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering};
 
 /// A slot's number; 0 stands for "none".
@@ -272,8 +273,8 @@ fn generation_before_first() -> u32 {
     static BEFORE: OnceLock<u32> = OnceLock::new();
     *BEFORE.get_or_init(|| {
         let here = &raw const NEXT_FRESH as u64;
-        // Fibonacci hashing; 30 bits, so that three quarters of the generations remain.
-        let mixed = (here >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // 30 bits, so that three quarters of the generations remain.
+        let mixed = (here >> 4).wrapping_mul(SPREAD);
         if cfg!(test) {
             1 << 30
         } else {
@@ -353,7 +354,8 @@ fn reserve_addresses() -> Option<(usize, *mut libc::c_void)> {
     const SLOT_SIZE: usize = size_of::<Hot>() + size_of::<Cold>();
     let mut slots = RESERVED;
     // A process with a limit for its addresses needs them for other things: at most an eighth is ours.
-    while slots * SLOT_SIZE > address_limit() / 8 && slots > FIRST_LEN {
+    let share = address_limit() / 8;
+    while slots * SLOT_SIZE > share && slots > FIRST_LEN {
         slots /= 2;
     }
     while slots >= FIRST_LEN {

@@ -158,23 +158,21 @@ fn addition_to(index: usize) -> Result<Plan, Reason> {
             in_place += usize::from(value == hook_address(index, slot.function));
         }
     });
+    let found = (in_place == patched.len()).then(|| {
+        let originals = INSTANCES[index].originals.each_ref();
+        let originals = originals.map(|original| original.load(Ordering::Acquire));
+        (covered.clone(), originals)
+    });
     let library = identity.clone();
-    let known = (in_place == patched.len()).then(|| covered.clone());
     drop(libraries);
     drop(pass);
-    let Some(known) = known else {
-        return plan_among_all(library, None);
-    };
-    let originals = std::array::from_fn(|function| {
-        INSTANCES[index].originals[function].load(Ordering::Acquire)
-    });
-    plan_among_all(library, Some((known, originals)))
+    plan_among_all(library, found)
 }
 
-fn plan_among_all(
-    library: Identity,
-    found: Option<(Known, [usize; FUNCTION_COUNT])>,
-) -> Result<Plan, Reason> {
+/// What need not be looked through again, and the library's functions.
+type Found = (Known, [usize; FUNCTION_COUNT]);
+
+fn plan_among_all(library: Identity, found: Option<Found>) -> Result<Plan, Reason> {
     plan_for(found, |snapshot| {
         let mut objects = snapshot.objects.iter();
         let place = objects.position(|object| object.identity == library);
@@ -250,10 +248,9 @@ fn instance_for(plan: &Plan) -> Result<usize, Failure> {
     Ok(index)
 }
 
-/// Finds the functions of the library that `choose` picks, and all slots that lead to them. `found`: what
-/// need not be looked through again, and the functions.
+/// Finds the functions of the library that `choose` picks, and all slots that lead to them.
 fn plan_for(
-    found: Option<(Known, [usize; FUNCTION_COUNT])>,
+    found: Option<Found>,
     choose: impl FnOnce(&Snapshot) -> Result<usize, Reason>,
 ) -> Result<Plan, Reason> {
     // Counted before waiting: what is added later is not covered, even if it is seen.

@@ -71,6 +71,14 @@ def keeps_its_context(make, use):
     assert ir.Context._get_live_count() == before
 
 
+def name_if_alive(op):
+    """The name of an operation, or None if it has ended."""
+    try:
+        return op.operation.name
+    except ir.DeadReferenceError:
+        return None
+
+
 def names(block):
     return [op.operation.name for op in block.operations]
 

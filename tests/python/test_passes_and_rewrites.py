@@ -13,7 +13,7 @@ from mlir.dialects import arith, builtin, func, pdl
 from mlir.dialects.transform import interpreter
 from mlir.passmanager import PassManager
 
-from refs import EXACT, dead, in_child, names, refused, settle, survives
+from refs import EXACT, dead, in_child, name_if_alive, names, refused, settle, survives
 
 FOLDABLE = """module { func.func @f(%a: i32) -> i32 {
   %dead = arith.constant 7 : i32
@@ -167,11 +167,7 @@ def test_diagnostic_handler_during_a_pass(ctx):
     seen = []
 
     def handler(diagnostic):
-        for op in held:
-            try:
-                seen.append(op.operation.name)
-            except ir.DeadReferenceError:
-                seen.append(None)
+        seen.extend(map(name_if_alive, held))
         try:
             module.body.operations[0].erase()
         except ValueError:
@@ -198,11 +194,7 @@ def test_diagnostic_handler_of_what_a_pass_has_removed(ctx):
     held, seen = [], []
 
     def handler(diagnostic):
-        for op in held:
-            try:
-                seen.append(op.operation.name)
-            except ir.DeadReferenceError:
-                seen.append(None)
+        seen.extend(map(name_if_alive, held))
         return True
 
     ctx.emit_error_diagnostics = True

@@ -20,6 +20,15 @@ TWO_BLOCKS = """module {
   }
   func.func @g(%c: i32) { return } }"""
 
+# Canonicalization takes the second argument of ^loop away, and what is passed for it.
+UNUSED_ARGUMENT = """module {
+  func.func @f(%c: i1, %a: i32) -> i32 {
+    cf.br ^loop(%a, %a : i32, i32)
+  ^loop(%x: i32, %unused: i32):
+    cf.cond_br %c, ^loop(%x, %unused : i32, i32), ^end
+  ^end:
+    return %x : i32 } }"""
+
 
 def region(module, index=0):
     return module.body.operations[index].regions[0]
@@ -105,12 +114,7 @@ def test_block_that_a_pass_removes(ctx):
 
 
 def test_block_argument_that_a_pass_removes(ctx):
-    module = ir.Module.parse(
-        """module { func.func @f(%c: i1, %a: i32) -> i32 {
-             cf.br ^loop(%a, %a : i32, i32)
-           ^loop(%x: i32, %unused: i32):
-             cf.cond_br %c, ^loop(%x, %unused : i32, i32), ^end
-           ^end: return %x : i32 } }""", ctx)
+    module = ir.Module.parse(UNUSED_ARGUMENT, ctx)
     loop = region(module).blocks[1]
     x, unused = list(loop.arguments)
     before = len(loop.arguments)
@@ -305,12 +309,7 @@ def test_inserting_while_iterating(ctx):
 
 
 def test_operand_view_after_a_pass(ctx):
-    module = ir.Module.parse(
-        """module { func.func @f(%c: i1, %a: i32) -> i32 {
-             cf.br ^next(%a, %a : i32, i32)
-           ^next(%x: i32, %y: i32):
-             cf.cond_br %c, ^next(%x, %y : i32, i32), ^end
-           ^end: return %x : i32 } }""", ctx)
+    module = ir.Module.parse(UNUSED_ARGUMENT, ctx)
     branch = region(module).blocks[0].operations[0].operation
     operands = branch.operands
     assert len(operands) == 2
@@ -365,12 +364,7 @@ def test_held_use(ctx):
 
 
 def test_held_use_of_an_operation_with_fewer_operands(ctx):
-    module = ir.Module.parse(
-        """module { func.func @f(%c: i1, %a: i32) -> i32 {
-             cf.br ^next(%a, %a : i32, i32)
-           ^next(%x: i32, %y: i32):
-             cf.cond_br %c, ^next(%x, %y : i32, i32), ^end
-           ^end: return %x : i32 } }""", ctx)
+    module = ir.Module.parse(UNUSED_ARGUMENT, ctx)
     uses = list(region(module).blocks[0].arguments[1].uses)
     numbers = [use.operand_number for use in uses]
     assert sorted(numbers) == [0, 1]
