@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #![doc = include_str!("lib.md")]
+// Only what the models need is compiled for them.
+#![cfg_attr(loom, allow(dead_code, unused_imports))]
 
 mod core;
+#[cfg(not(loom))]
 pub mod ffi;
-#[cfg(unix)]
+#[cfg(all(unix, not(loom)))]
 pub mod mlir;
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+#[cfg(not(loom))]
 pub use crate::core::report::Format;
+#[cfg(not(loom))]
 pub use crate::core::tracker::{Observer, Tracker};
 
 /// Kinds of objects are numbers below this.

@@ -18,15 +18,15 @@ use std::collections::HashMap;
 
 use super::SPREAD;
 use super::quarantine::Quarantine;
-use super::sync::{Lock, Ordering, Padded, now_ns};
+use super::sync::{CachePadded, Lock, Ordering, lock, now_ns};
 use super::table::{self, MAX_SCOPES_PER_STRIPE, Meta, NONE, Node, STRIPE_BITS, Slot, State};
 use super::tracker::{Inner, Share};
 use crate::{Cause, Death, End, Error, Ref};
 
 pub const STRIPES: usize = 1 << STRIPE_BITS;
 
-static FOREST: [Padded<Lock<Stripe>>; STRIPES] =
-    [const { Padded(Lock::new(Stripe::new())) }; STRIPES];
+static FOREST: [CachePadded<Lock<Stripe>>; STRIPES] =
+    [const { CachePadded(lock::new(Stripe::new())) }; STRIPES];
 
 /// The object of a node that has ended alone and had others below it. It stays until they are gone: to move them up
 /// would cost a destructor time for each, and mostly their own ends follow at once. No object has this address.

@@ -18,7 +18,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use dashmap::{DashMap, SharedValue};
 
 use super::SPREAD;
-use super::sync::{AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering};
+use super::sync::{AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering, lock};
 use super::table::{self, Slot};
 
 const SHARD_BITS: u32 = 8;
@@ -275,7 +275,7 @@ impl Filter {
         Self {
             place: AtomicUsize::new(0),
             stale: AtomicU32::new(0),
-            lock: Lock::new(()),
+            lock: lock::new(()),
         }
     }
 

@@ -22,7 +22,7 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use super::SPREAD;
-use super::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering};
+use super::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering, lock};
 
 /// A slot's number; 0 stands for "none".
 pub type Slot = u32;
@@ -151,7 +151,7 @@ static COLD: AtomicPtr<Cold> = AtomicPtr::new(ptr::null_mut());
 
 /// The next slot that was never used. Slot 0 is "none".
 static NEXT_FRESH: AtomicU32 = AtomicU32::new(1);
-static GROWING: Lock<Memory> = Lock::new(Memory {
+static GROWING: Lock<Memory> = lock::new(Memory {
     reserved: 0,
     len: 0,
 });

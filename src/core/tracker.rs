@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use super::forest::{self, Conflict, Ending, Entry, STRIPES, Stripe};
 use super::index::Index;
-use super::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Gate, Lock, Ordering, Padded};
+use super::sync::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, CachePadded, Lock, Ordering, fork_lock, lock,
+};
 use super::table::{self, Node, State, slot_of};
 use crate::{Attribution, Cause, Death, Description, End, Error, KIND_COUNT, Ref, Stats, Visit};
 
@@ -33,7 +35,7 @@ pub struct Inner {
     /// The handle of the tracker that uses it now; 0 for none.
     id: AtomicU64,
     pub index: Index,
-    pub stripes: [Padded<Share>; STRIPES],
+    pub stripes: [CachePadded<Share>; STRIPES],
     /// Bit n: the tracker may have nodes in stripe n.
     busy: AtomicU32,
     exact_sources: AtomicU32,
@@ -46,7 +48,7 @@ pub struct Inner {
 static TRACKERS: [AtomicPtr<Inner>; MAX_TRACKERS] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MAX_TRACKERS];
 /// The number of the next tracker; guards the making and ending of trackers too.
-static NEXT_SERIAL: Lock<u64> = Lock::new(1);
+static NEXT_SERIAL: Lock<u64> = lock::new(1);
 
 thread_local! {
     static ATTRIBUTION: Cell<Attribution> = const { Cell::new(Attribution::NONE) };
@@ -161,7 +163,7 @@ impl Tracker {
 
     /// Makes a tracker. `name` is for reports.
     pub fn new(name: &str) -> Result<Self, Error> {
-        let _pass = Gate::enter();
+        let _pass = fork_lock::read();
         let mut serial = NEXT_SERIAL.lock();
         for (position, entry) in TRACKERS.iter().enumerate() {
             let mut known = entry.load(Ordering::Acquire);
@@ -202,7 +204,7 @@ impl Tracker {
     /// Ends everything in the tracker ([`Cause::ScopeCleared`]) and the tracker itself. Its refs stay safe to
     /// ask about, and are dead.
     pub fn destroy_tracker(self) -> Result<(), Error> {
-        let pass = Gate::enter();
+        let pass = fork_lock::read();
         let serial = NEXT_SERIAL.lock();
         let inner = self.inner()?;
         // From here on nobody gets in any more; whoever holds a stripe's lock is done before we get it.
@@ -243,7 +245,7 @@ impl Tracker {
     pub fn set_observer(self, observer: Option<Observer>) -> Result<(), Error> {
         let old;
         {
-            let _pass = Gate::enter();
+            let _pass = fork_lock::read();
             let inner = self.inner()?;
             let mut place = inner.observer.lock();
             inner.observed.store(observer.is_some(), Ordering::Release);
@@ -280,7 +282,7 @@ impl Tracker {
 
     /// The name that the tracker was given.
     pub fn name(self) -> Result<String, Error> {
-        let _pass = Gate::enter();
+        let _pass = fork_lock::read();
         Ok(self.inner()?.name.lock().clone())
     }
 
@@ -338,7 +340,7 @@ impl Tracker {
         }
         // A refused call changes nothing: whatever ends something here checks first.
         let check = || ancestors.map_or(Ok(()), |list| forest::check_ancestors(object, list));
-        let pass = Gate::enter();
+        let pass = fork_lock::read();
         let inner = self.inner()?;
         let mut notice = Notice::new(inner);
         let number = forest::stripe_of(self.id, scope);
@@ -428,7 +430,7 @@ impl Tracker {
 
     /// The live incarnation at an address, with its user pointer (R16).
     pub fn find(self, object: usize) -> Result<(Ref, usize), Error> {
-        let _pass = Gate::enter();
+        let _pass = fork_lock::read();
         let inner = self.inner()?;
         inner
             .index
@@ -507,7 +509,7 @@ impl Tracker {
         }
         let mut notice = Notice::new(inner);
         {
-            let _pass = Gate::enter();
+            let _pass = fork_lock::read();
             work(inner, &mut notice);
         }
         notice.deliver();
@@ -596,7 +598,7 @@ impl Tracker {
     /// `object` has new ancestors, nearest first and complete up to the outermost, and takes all below it
     /// along (R8).
     pub fn move_to(self, object: usize, ancestors: &[usize]) -> Result<(), Error> {
-        let pass = Gate::enter();
+        let pass = fork_lock::read();
         let inner = self.inner()?;
         let mut notice = Notice::new(inner);
         let mut placed = Ok(Ok(()));
@@ -637,7 +639,7 @@ impl Tracker {
         let inner = self.inner()?;
         let mut notice = Notice::new(inner);
         {
-            let _pass = Gate::enter();
+            let _pass = fork_lock::read();
             let number = forest::stripe_of(self.id, scope);
             let mut stripe = forest::stripe(number).lock();
             if let Some(scope) = stripe.find_scope(self.id, scope) {
@@ -647,7 +649,7 @@ impl Tracker {
             inner.stripes[number as usize].0.settle(inner, number);
         }
         if inner.busy.load(Ordering::Acquire) == 0 {
-            let _pass = Gate::enter();
+            let _pass = fork_lock::read();
             inner.index.shrink();
         }
         notice.deliver();
@@ -661,12 +663,12 @@ impl Tracker {
         check_kind(kind)?;
         let inner = self.inner()?;
         if let Some(scope) = scope {
-            let _pass = Gate::enter();
+            let _pass = fork_lock::read();
             let mut stripe = forest::stripe(forest::stripe_of(self.id, scope)).lock();
             let found = stripe.find_scope(self.id, scope);
             return Ok(found.map_or(0, |scope| stripe.tracked(scope, kind).len()));
         }
-        let of_share = |share: &Padded<Share>| -> usize {
+        let of_share = |share: &CachePadded<Share>| -> usize {
             let tracked = &share.0.tracked;
             let load = |count: &AtomicU32| count.load(Ordering::Relaxed) as usize;
             match kind {
@@ -709,7 +711,7 @@ impl Tracker {
         scope: Option<u64>,
         mut look: impl FnMut(&Stripe, u32),
     ) -> Result<(), Error> {
-        let _pass = Gate::enter();
+        let _pass = fork_lock::read();
         self.inner()?;
         match scope {
             Some(scope) => {
@@ -736,12 +738,12 @@ impl Inner {
         Self {
             id: AtomicU64::new(0),
             index: Index::new(),
-            stripes: std::array::from_fn(|_| Padded::default()),
+            stripes: std::array::from_fn(|_| CachePadded::default()),
             busy: AtomicU32::new(0),
             exact_sources: AtomicU32::new(0),
             observed: AtomicBool::new(false),
-            observer: Lock::new(None),
-            name: Lock::new(String::new()),
+            observer: lock::new(None),
+            name: lock::new(String::new()),
         }
     }
 
@@ -804,14 +806,14 @@ impl Ref {
     /// How a dead ref died, while that is on record (R13). `None` for a live one, or one that was never
     /// given out.
     pub fn death(self) -> Option<Death> {
-        let _pass = Gate::enter();
+        let _pass = fork_lock::read();
         let node = Node::find(slot_of(self.epoch))?;
         forest::stripe(node.cold.meta().stripe()).lock().death(self)
     }
 
     /// Ends the caller's interest: the incarnation ends ([`Cause::Released`]) and its slot is free.
     pub fn release(self) -> Result<(), Error> {
-        let pass = Gate::enter();
+        let pass = fork_lock::read();
         let notice = with_live(self, |stripe, node, inner| {
             let mut notice = Notice::new(inner);
             let mut ending = Ending::now(Ref::NULL, notice.list());
@@ -834,7 +836,7 @@ impl Ref {
     }
 
     pub fn set_user(self, user: usize) -> Result<(), Error> {
-        let _pass = Gate::enter();
+        let _pass = fork_lock::read();
         with_live(self, |_, node, _| {
             node.cold.user.store(user, Ordering::Release)
         })
@@ -842,13 +844,13 @@ impl Ref {
 
     /// The nearest tracked ancestor, by the ancestors last reported.
     pub fn parent(self) -> Result<Option<Ref>, Error> {
-        let _pass = Gate::enter();
+        let _pass = fork_lock::read();
         with_live(self, |stripe, node, _| stripe.tracked_parent(node))
     }
 
     /// The nearest tracked descendants with their user pointers, in no particular order.
     pub fn children(self) -> Result<Vec<(Ref, usize)>, Error> {
-        let _pass = Gate::enter();
+        let _pass = fork_lock::read();
         with_live(self, |stripe, node, _| stripe.tracked_children(node))
     }
 }
