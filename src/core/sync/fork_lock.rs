@@ -420,19 +420,17 @@ thread_local! {
 impl Drop for CountOwner {
     fn drop(&mut self) {
         if let Some(number) = self.number.get() {
-            STATE.with(|state| FORK_LOCK.give_back(state, number));
+            FORK_LOCK.give_back(state(), number);
         }
     }
 }
 
-/// Runs `with` with the state of this thread.
+/// The state of this thread.
 #[inline]
-fn with_state<T>(with: impl FnOnce(&'static ThreadState<'static>) -> T) -> T {
-    STATE.with(|state| {
-        // SAFETY: a thread's state has no destructor and stays where it is while the thread runs.
-        // What borrows it is not `Send`, so it is used on this thread only.
-        with(unsafe { &*(state as *const ThreadState<'static>) })
-    })
+fn state() -> &'static ThreadState<'static> {
+    // SAFETY: the state has no destructor and stays where it is while its thread runs. What borrows
+    // it is not `Send`, so it is used on this thread only.
+    STATE.with(|state| unsafe { &*(state as *const ThreadState<'static>) })
 }
 
 /// Holds the fork lock for reading until the guard is dropped. Every call that takes a lock of the
@@ -443,7 +441,7 @@ fn with_state<T>(with: impl FnOnce(&'static ThreadState<'static>) -> T) -> T {
 /// the destructors of thread-locals and in fork handlers.
 #[inline]
 pub fn read() -> ReadGuard<'static> {
-    with_state(|state| FORK_LOCK.read(state))
+    FORK_LOCK.read(state())
 }
 
 /// Waits until no other thread holds a read guard, and keeps all others out until it is dropped.
@@ -453,7 +451,7 @@ pub fn read() -> ReadGuard<'static> {
 /// `exclusive` while it holds the guard. Any thread may call it.
 pub fn exclusive() -> ExclusiveGuard<'static> {
     handle_forks();
-    with_state(|state| FORK_LOCK.exclusive(state))
+    FORK_LOCK.exclusive(state())
 }
 
 /// Has `callback` called in the child of every fork, on its only thread, before any other code of
@@ -478,16 +476,14 @@ fn handle_forks() {
             return;
         }
         extern "C" fn before() {
-            with_state(|state| FORK_LOCK.close(state));
+            FORK_LOCK.close(state());
         }
         extern "C" fn in_parent() {
-            with_state(|state| FORK_LOCK.open(state));
+            FORK_LOCK.open(state());
         }
         extern "C" fn in_child() {
-            with_state(|state| {
-                FORK_LOCK.reset_in_child(state);
-                FORK_LOCK.open(state);
-            });
+            FORK_LOCK.reset_in_child(state());
+            FORK_LOCK.open(state());
         }
         // SAFETY: the handlers are functions of this library, which is never unloaded (it is linked
         // `nodelete`, or is part of a program). They call nothing that a fork handler must not

@@ -52,8 +52,8 @@ pub fn busy(time: Duration) {
 }
 
 /// Runs `urgent` once on a real-time thread while an ordinary thread runs `ordinary` half of the
-/// time, both on the same processor. `None` if the system refuses a real-time thread: says so on standard
-/// error.
+/// time, both on the same processor. `None` if the system refuses a real-time thread, which it says
+/// on standard error.
 pub fn on_one_processor<T: Send>(
     ordinary: impl Fn() + Sync,
     urgent: impl FnOnce(&Realtime) -> T + Send,

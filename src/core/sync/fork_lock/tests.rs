@@ -48,7 +48,7 @@ fn fork_and_look() -> Option<i32> {
 }
 
 fn has_own_count() -> bool {
-    with_state(|state| state.own.get().is_some())
+    state().own.get().is_some()
 }
 
 /// Runs `test` while `count` threads do nothing but read.
@@ -275,7 +275,7 @@ fn nobody_is_inside_while_the_lock_is_held_exclusively() {
     });
 }
 
-// One processor, a real-time thread and an ordinary one ---------------------------------------------
+// One processor, a real-time thread and an ordinary one -------------------------------------------
 
 const ROUNDS: u32 = 20;
 /// What a real-time thread waits at most. With a wait that only yields it is most of a second.
