@@ -325,7 +325,8 @@ fn listing(bytes: &[u8]) -> String {
     };
     let mut text = format!("    agree(\n        {pool},\n        &[\n");
     for step in &program {
-        let step = format!("{step:?}").replace(&usize::MAX.to_string(), "NULL");
+        let null = format!("object: {}", usize::MAX);
+        let step = format!("{step:?}").replace(&null, "object: NULL");
         let _ = writeln!(text, "            {step},");
     }
     text.push_str("        ],\n    );\n");
