@@ -64,7 +64,12 @@ nextest() { # REPORT [OPTION...]
 }
 
 rust_tests() {
-  nextest rust.xml
+  nextest rust.xml -E 'not binary(model)'
+}
+
+# A million random steps; with optimisation, and with the checks of a debug build.
+model() {
+  nextest model.xml --cargo-profile model --test model
 }
 
 rust_tests_with_mlir() {
@@ -110,7 +115,7 @@ demo() {
 }
 
 reports=(
-  "$results/rust.xml" "$results/rust-mlir.xml" "$results/rust-documentation.txt"
+  "$results/rust.xml" "$results/model.xml" "$results/rust-mlir.xml" "$results/rust-documentation.txt"
   "$results/cpp.xml" "$results/instructions.xml"
   "$results/coverage.xml" "$results/python-exact.xml" "$results/python-structural.xml"
 )
@@ -118,6 +123,7 @@ reports=(
 step 'rustfmt' formatting
 step 'clippy' lints
 step 'Rust tests, stale headers' rust_tests
+step 'The tracker against its model, in random programs' model
 step 'Rust tests on MLIR through mlir-sys' rust_tests_with_mlir
 step 'Rust documentation tests' documentation_tests
 step 'C and C++: building library and tests' build_cpp_tests

@@ -116,7 +116,7 @@ fn record_at(position: u32) -> Option<&'static Record> {
 impl Writer {
     pub const fn new() -> Self {
         Self {
-            run: 0,
+            run: NO_RUN,
             next: RUN,
             epoch: 0,
         }

@@ -113,9 +113,7 @@ impl Tracker {
     }
 
     fn register(self, description: &Description, is_new: bool) -> Result<(Ref, usize), Error> {
-        if description.object == 0 {
-            return Err(Error::null(c"the object is null"));
-        }
+        check_object(description.object)?;
         if description.kind as usize >= KIND_COUNT {
             return Err(Error::invalid(c"the kind is not below 16"));
         }
@@ -138,6 +136,7 @@ impl Tracker {
 
     /// The live incarnation at an address, with its user pointer (R16).
     pub fn find(self, object: usize) -> Result<(Ref, usize), Error> {
+        check_object(object)?;
         let open = registry::open(self.id)?;
         let find = || {
             let node = Node::at(open.state().index.get(object)?);
@@ -166,6 +165,7 @@ impl Tracker {
         object: usize,
         change: impl FnOnce(&TrackerState, &mut Stripe, Node, &mut Ending),
     ) -> Result<(), Error> {
+        check_object(object)?;
         if registry::lacks(self.id, object)? {
             return Ok(());
         }
@@ -235,6 +235,7 @@ impl Tracker {
     /// `object` has new ancestors, nearest first and complete up to the outermost, and takes all below it
     /// along (R8).
     pub fn move_to(self, object: usize, ancestors: &[usize]) -> Result<(), Error> {
+        check_object(object)?;
         let open = registry::open(self.id)?;
         forest::check_ancestors(object, ancestors)?;
         let state = open.state();
@@ -426,6 +427,14 @@ impl Attribution {
     /// Back to what [`enter`](Self::enter) gave.
     pub fn leave(previous: Attribution) {
         ATTRIBUTION.set(previous);
+    }
+}
+
+#[inline]
+fn check_object(object: usize) -> Result<(), Error> {
+    match object {
+        0 => Err(Error::null(c"the object is null")),
+        _ => Ok(()),
     }
 }
 
