@@ -8,6 +8,7 @@
 //! The records of one slot form a chain from its latest death back. Records are read without a lock: a reader looks at
 //! a record's epoch before and after, and no epoch comes twice.
 
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::VecDeque;
 use std::ptr;
 
@@ -29,8 +30,7 @@ const DEFAULT_RUNS: usize = (1 << 16) / RUN;
 #[cfg(lot_small)]
 const DEFAULT_RUNS: usize = 7;
 
-/// One death. All zero: none.
-#[derive(Default)]
+/// One death. All zero, which is a valid one: none.
 struct Record {
     epoch: AtomicU64,
     object: AtomicUsize,
@@ -41,27 +41,27 @@ struct Record {
     rest: AtomicU64,
 }
 
-type Run = [Record; RUN];
-
-/// The memory of the runs. Null: it has none yet. Freed only while no thread is inside of the fork lock.
-static RUNS: [AtomicPtr<Run>; MOST_RUNS] = [const { AtomicPtr::new(ptr::null_mut()) }; MOST_RUNS];
+/// The records: as many as [`LEN`] says. They are freed while no thread is inside of the fork lock.
+static RECORDS: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
+/// Stored after [`RECORDS`].
+static LEN: AtomicUsize = AtomicUsize::new(0);
 
 static LOG: Lock<Log> = lock::new(Log {
     limit: DEFAULT_RUNS,
-    made: 0,
+    used: 0,
     full: VecDeque::new(),
-    epoch: 0,
+    change: 0,
 });
 
 /// Which runs are whose.
 struct Log {
-    /// How many runs there may be, and how many have memory.
+    /// How many runs there may be, and how many have been given out.
     limit: usize,
-    made: usize,
+    used: usize,
     /// Those that no stripe writes into, the oldest first.
     full: VecDeque<u32>,
     /// Counts the changes of the limit: after one, a stripe's run is no longer its own.
-    epoch: u64,
+    change: u64,
 }
 
 /// Where a stripe writes: a place in its run.
@@ -69,11 +69,11 @@ pub struct Writer {
     run: u32,
     /// [`RUN`]: the run is full, or there is none.
     next: usize,
-    epoch: u64,
+    change: u64,
 }
 
 /// Which change of the limit was the latest.
-static CHANGES: AtomicU64 = AtomicU64::new(0);
+static CHANGE: AtomicU64 = AtomicU64::new(0);
 
 impl Record {
     /// Everything but the epoch, which says that the rest is there.
@@ -106,11 +106,12 @@ impl Record {
 #[inline]
 fn record_at(position: u32) -> Option<&'static Record> {
     let position = (position as usize).checked_sub(1)?;
-    let run = RUNS.get(position / RUN)?.load(Ordering::Acquire);
-    // SAFETY: the run was made by `Log::take`, and is freed only when no thread is inside of the fork lock. Both callers
+    if position >= LEN.load(Ordering::Acquire) {
+        return None;
+    }
+    // SAFETY: there are as many records, and they are freed only when no thread is inside of the fork lock. Both callers
     // are inside, and keep the reference no longer.
-    let run = unsafe { run.as_ref() }?;
-    run.get(position % RUN)
+    Some(unsafe { &*RECORDS.load(Ordering::Relaxed).add(position) })
 }
 
 impl Writer {
@@ -118,14 +119,14 @@ impl Writer {
         Self {
             run: NO_RUN,
             next: RUN,
-            epoch: 0,
+            change: 0,
         }
     }
 
     /// Puts a death on record. The caller is inside of the fork lock, and has the slot's stripe locked.
     #[inline]
     pub fn record(&mut self, node: Node, ended: Ref, death: Death) {
-        if self.next == RUN || self.epoch != CHANGES.load(Ordering::Relaxed) {
+        if self.next == RUN || self.change != CHANGE.load(Ordering::Relaxed) {
             self.take_run();
         }
         let position = self.run * RUN as u32 + self.next as u32 + 1;
@@ -147,10 +148,10 @@ impl Writer {
     #[cold]
     fn take_run(&mut self) {
         let mut log = LOG.lock();
-        if self.epoch == log.epoch && self.next == RUN && self.run != NO_RUN {
+        if self.change == log.change && self.next == RUN && self.run != NO_RUN {
             log.put(self.run);
         }
-        self.epoch = log.epoch;
+        self.change = log.change;
         match log.take() {
             Some(run) => (self.run, self.next) = (run, 0),
             None => (self.run, self.next) = (NO_RUN, RUN),
@@ -171,31 +172,37 @@ const NO_RUN: u32 = MOST_RUNS as u32;
 impl Log {
     /// A run to write into.
     fn take(&mut self) -> Option<u32> {
-        if self.made < self.limit && self.make().is_some() {
-            self.made += 1;
-            return Some(self.made as u32 - 1);
+        if self.used == self.limit {
+            return self.full.pop_front();
         }
-        self.full.pop_front()
+        if self.used == 0 {
+            self.start()?;
+        }
+        self.used += 1;
+        Some(self.used as u32 - 1)
     }
 
-    /// Memory for one more run, and for its place among the full ones.
-    fn make(&mut self) -> Option<()> {
-        if self.full.capacity() < self.limit {
-            self.full
-                .try_reserve_exact(self.limit - self.full.len())
-                .ok()?;
+    /// Makes the records, and room for the full runs. The system gives memory as records are used.
+    fn start(&mut self) -> Option<()> {
+        self.full.try_reserve_exact(self.limit).ok()?;
+        let len = self.limit * RUN;
+        // SAFETY: the layout is not of size zero.
+        let records: *mut Record = unsafe { alloc_zeroed(layout(len)?) }.cast();
+        if records.is_null() {
+            return None;
         }
-        let mut run = Vec::new();
-        run.try_reserve_exact(RUN).ok()?;
-        run.resize_with(RUN, Record::default);
-        let run: Box<Run> = run.into_boxed_slice().try_into().ok()?;
-        RUNS[self.made].store(Box::into_raw(run), Ordering::Release);
+        RECORDS.store(records, Ordering::Relaxed);
+        LEN.store(len, Ordering::Release);
         Some(())
     }
 
     fn put(&mut self, run: u32) {
         self.full.push_back(run);
     }
+}
+
+fn layout(records: usize) -> Option<Layout> {
+    Layout::array::<Record>(records).ok()
 }
 
 /// How a dead ref died, if that is on record. Takes no lock but the fork lock.
@@ -250,23 +257,20 @@ pub fn set_capacity(records: usize) -> Result<(), Error> {
             c"the death log has at most 1,048,576 records",
         ));
     }
-    let old = {
-        let _nobody_else = fork_lock::exclusive();
-        let mut log = LOG.lock();
-        log.limit = runs;
-        log.epoch += 1;
-        CHANGES.store(log.epoch, Ordering::Relaxed);
-        let made = std::mem::take(&mut log.made);
-        let old: Vec<_> = RUNS[..made]
-            .iter()
-            .map(|run| run.swap(ptr::null_mut(), Ordering::AcqRel))
-            .collect();
-        (old, std::mem::take(&mut log.full))
-    };
-    for run in old.0 {
-        // SAFETY: the run was made by `Log::make`. No thread was inside of the fork lock when it was taken out, so none
-        // has a reference to it.
-        drop(unsafe { Box::from_raw(run) });
+    let _nobody_else = fork_lock::exclusive();
+    let mut log = LOG.lock();
+    log.limit = runs;
+    log.used = 0;
+    log.full = VecDeque::new();
+    log.change += 1;
+    CHANGE.store(log.change, Ordering::Relaxed);
+    let records = RECORDS.swap(ptr::null_mut(), Ordering::Relaxed);
+    if let Some(layout) = layout(LEN.swap(0, Ordering::Relaxed))
+        && !records.is_null()
+    {
+        // SAFETY: the records were made by `start` with this layout. No thread is inside of the fork lock, so none has a
+        // reference to one.
+        unsafe { dealloc(records.cast(), layout) };
     }
     Ok(())
 }

@@ -13,7 +13,8 @@ use std::alloc::{Layout, alloc_zeroed};
 use super::index::Key;
 use super::sync::{AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering, lock};
 
-/// Two bits for an entry, both in the same word.
+/// Two bits for an entry, both in the same word. Aligned so that none lies across cache lines.
+#[repr(align(32))]
 pub struct Filter {
     /// The address of the words, which are aligned to 64 bytes, plus how far a position is shifted to give the number of
     /// its word. 0: there are no words, and no entries. [`EVERYTHING`]: there was no memory.

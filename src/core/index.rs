@@ -60,20 +60,19 @@ impl Key {
     fn part(self) -> usize {
         let region = (self.object() >> REGION_BITS).wrapping_mul(SPREAD) >> (64 - PART_BITS);
         let within = self.page() >> (64 - SPREAD_BITS) << (PART_BITS - SPREAD_BITS);
-        (region + within) as usize % PARTS
+        (region ^ within) as usize
+    }
+
+    /// Neighbours, which have their bits in one word of a filter. Those of a page follow one another.
+    #[inline]
+    pub fn group(self) -> u64 {
+        (self.page() >> 36) + (self.object() >> 8 & 0xf)
     }
 
     /// Where in a shard it should be: neighbours follow one another.
     #[inline]
     fn position(self) -> u64 {
-        let page = self.page() << SPREAD_BITS >> 36;
-        (page << 4) + (self.object() >> 4 & 0xff)
-    }
-
-    /// Neighbours of which a filter has the bits in one word.
-    #[inline]
-    pub fn group(self) -> u64 {
-        self.position() >> 4
+        self.group() << 4 | self.object() >> 4 & 0xf
     }
 
     #[inline]

@@ -25,12 +25,12 @@ pub const PIECE: usize = 1024;
 
 /// Where handles lead. Never freed.
 pub struct Place {
-    /// The handle of the tracker that it serves; 0 for none.
+    /// The handle of the tracker that it serves, or [`Place::nobody`].
     id: AtomicU64,
     /// As in [`TrackerState`].
     busy: AtomicU32,
     filters: Filters,
-    /// Valid while `id` is not 0, for calls inside of the fork lock.
+    /// Valid while there is a handle, for calls inside of the fork lock.
     state: AtomicPtr<TrackerState>,
 }
 
@@ -65,7 +65,7 @@ fn place_of(id: u64) -> Option<&'static Place> {
     let place = PLACES[id as usize % MAX_TRACKERS].load(Ordering::Acquire);
     // SAFETY: entries are null or point to a `Place` that was leaked for good.
     let place = unsafe { place.as_ref() }?;
-    (id != 0 && place.id.load(Ordering::Acquire) == id).then_some(place)
+    (place.id.load(Ordering::Acquire) == id).then_some(place)
 }
 
 /// The state of the tracker with that handle.
@@ -94,7 +94,7 @@ pub fn create(name: &str) -> Result<u64, Error> {
     for (position, entry) in PLACES.iter().enumerate() {
         let mut known = entry.load(Ordering::Acquire);
         if known.is_null() {
-            known = Box::into_raw(Box::new(Place::new()));
+            known = Box::into_raw(Box::new(Place::new(position)));
             entry.store(known, Ordering::Release);
         }
         // SAFETY: not null, and leaked for good.
@@ -121,7 +121,7 @@ pub fn destroy(id: u64) -> Result<(), Error> {
     let (place, state) = {
         let _nobody_else = fork_lock::exclusive();
         let place = place_of(id).ok_or(Error::NO_TRACKER)?;
-        place.id.store(0, Ordering::Release);
+        place.id.store(Place::nobody(id as usize), Ordering::Release);
         // No call on the handle is under way, and none finds the state any more, except by a node.
         (place, place.state.load(Ordering::Acquire))
     };
@@ -201,9 +201,14 @@ fn forget_other_threads() {
 }
 
 impl Place {
-    fn new() -> Self {
+    /// A number that is no tracker's and does not lead to this place, so that asking for it finds nobody.
+    fn nobody(position: usize) -> u64 {
+        (position % MAX_TRACKERS ^ 1) as u64
+    }
+
+    fn new(position: usize) -> Self {
         Self {
-            id: AtomicU64::new(0),
+            id: AtomicU64::new(Self::nobody(position)),
             busy: AtomicU32::new(0),
             filters: Filters::new(),
             state: AtomicPtr::new(ptr::null_mut()),

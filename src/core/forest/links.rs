@@ -94,10 +94,13 @@ impl Stripe {
     pub(super) fn drop_node(&mut self, node: Node) {
         debug_assert!(node.first_child().is_none() && !node.is(State::Tracked));
         self.detach(node);
-        let scope = node.meta().scope();
-        self.scope_mut(scope).nodes -= 1;
         self.give_slot_back(node);
-        self.note_if_empty(scope);
+        let number = node.meta().scope();
+        let scope = self.scope_mut(number);
+        scope.nodes -= 1;
+        if scope.nodes == 0 {
+            self.note_empty(number);
+        }
     }
 
     /// Lets another node, which has neither parent nor children, take the place of one, which has neither afterwards.
@@ -125,6 +128,9 @@ impl Stripe {
     /// is as it should be, and no slot that is freed here gets another node before the end.
     #[inline]
     pub(super) fn settle(&mut self, state: &TrackerState) {
+        if self.touched.is_empty() {
+            return;
+        }
         while let Some(slot) = self.touched.pop() {
             self.tidy(state, slot);
         }

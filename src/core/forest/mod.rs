@@ -246,8 +246,14 @@ impl Stripe {
     /// Lets a scope go that has no nodes (any more).
     #[inline]
     fn note_if_empty(&mut self, number: u32) {
-        let scope = self.scope(number);
-        if scope.nodes == 0 && self.empty_scope != Some(number) {
+        if self.scope(number).nodes == 0 {
+            self.note_empty(number);
+        }
+    }
+
+    #[inline]
+    fn note_empty(&mut self, number: u32) {
+        if self.empty_scope != Some(number) {
             self.drop_empty_scope();
             self.empty_scope = Some(number);
         }

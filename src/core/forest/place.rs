@@ -4,7 +4,7 @@
 //! contradicts what is known.
 
 use super::{Ending, Stripe, TrackerState};
-use crate::core::table::{NONE, Node, State};
+use crate::core::table::{NONE, Node, Slot, State};
 use crate::{Cause, Description, Error, Ref};
 
 /// What came of a registration or a placement.
@@ -15,6 +15,14 @@ pub enum Registered {
     /// must have ended without a report.
     Conflict(usize),
     /// Nothing was changed.
+    Refused(Error),
+}
+
+enum Found {
+    /// A placeholder without parent and children.
+    Added(Node),
+    /// The index has this slot for the object, of whatever scope.
+    Known(Slot),
     Refused(Error),
 }
 
@@ -63,46 +71,74 @@ impl Stripe {
             user,
             ..
         } = *description;
-        let mut known = state.index.get(object).map(Node::at);
-        if let Some(node) = known {
-            if !node.meta().is_in(self.number, scope) {
-                return match self.check(state, scope, object, ancestors) {
-                    Placed::Refused(error) => Registered::Refused(error),
-                    _ => Registered::Conflict(object),
-                };
-            }
-            let is_another = node.is(State::Tracked) && node.meta().kind() != kind;
-            if is_new || is_another {
-                match self.check(state, scope, object, ancestors) {
-                    Placed::Done => {}
-                    Placed::Conflict(ancestor) => return Registered::Conflict(ancestor),
-                    Placed::Refused(error) => return Registered::Refused(error),
-                }
-                let slots = 1 + ancestors.unwrap_or_default().len() as u32;
-                if let Err(error) = self.ensure(slots) {
-                    return Registered::Refused(error);
-                }
-                self.end_missed(state, node, ending);
-                known = None;
-            }
-        }
-        let node = match known {
-            Some(node) => node,
-            None => {
-                if let Err(error) = self.ensure(1) {
-                    return Registered::Refused(error);
-                }
-                match self.add(state, scope, object) {
-                    Ok(node) => node,
-                    // Another scope's stripe was faster.
-                    Err(_) => return Registered::Conflict(object),
-                }
-            }
+        let known = match self.add_or_find(state, scope, object) {
+            Found::Added(node) => return self.place_and_start(state, node, ancestors, kind, user),
+            Found::Known(slot) => Node::at(slot),
+            Found::Refused(error) => return Registered::Refused(error),
         };
-        if node.is_used_up() && !node.is(State::Tracked) {
-            return self.register_in_new_slot(state, node, description);
+        if !known.meta().is_in(self.number, scope) {
+            return match self.check(state, scope, object, ancestors) {
+                Placed::Refused(error) => Registered::Refused(error),
+                _ => Registered::Conflict(object),
+            };
         }
-        self.place_and_start(state, node, ancestors, kind, user)
+        let is_another = known.is(State::Tracked) && known.meta().kind() != kind;
+        if is_new || is_another {
+            return self.replace(state, known, description, ending);
+        }
+        if known.is_used_up() && !known.is(State::Tracked) {
+            return self.register_in_new_slot(state, known, description);
+        }
+        self.place_and_start(state, known, ancestors, kind, user)
+    }
+
+    /// Adds an object, or gives the slot that the index has for it.
+    #[inline]
+    fn add_or_find(&mut self, state: &TrackerState, scope: u32, object: usize) -> Found {
+        if let Err(error) = self.ensure(1) {
+            return match state.index.get(object) {
+                Some(slot) => Found::Known(slot),
+                None => Found::Refused(error),
+            };
+        }
+        match self.add(state, scope, object) {
+            Ok(node) => Found::Added(node),
+            Err(slot) => Found::Known(slot),
+        }
+    }
+
+    /// Ends what is known at a new object's address in its scope, and registers the object.
+    #[cold]
+    fn replace(
+        &mut self,
+        state: &TrackerState,
+        known: Node,
+        description: &Description,
+        ending: &mut Ending,
+    ) -> Registered {
+        let Description {
+            object,
+            ancestors,
+            kind,
+            user,
+            ..
+        } = *description;
+        let scope = known.meta().scope();
+        match self.check(state, scope, object, ancestors) {
+            Placed::Done => {}
+            Placed::Conflict(ancestor) => return Registered::Conflict(ancestor),
+            Placed::Refused(error) => return Registered::Refused(error),
+        }
+        let slots = 1 + ancestors.unwrap_or_default().len() as u32;
+        if let Err(error) = self.ensure(slots) {
+            return Registered::Refused(error);
+        }
+        self.end_missed(state, known, ending);
+        match self.add(state, scope, object) {
+            Ok(node) => self.place_and_start(state, node, ancestors, kind, user),
+            // Another scope's stripe was faster.
+            Err(_) => Registered::Conflict(object),
+        }
     }
 
     #[inline]
