@@ -131,33 +131,27 @@ impl Filter {
             return; // Somebody else has done it.
         }
         self.version.fetch_add(1, Ordering::AcqRel);
-        let entries = keys().count();
         let (words, shift) = self.words(Ordering::Relaxed);
         let old_len = if words.is_null() { 0 } else { len(shift) };
-        // Counted before the bits are computed: meanwhile a few more may come, which does not matter.
-        let len = if entries * CROWDED >= 64 * old_len {
-            (4 * entries * CROWDED / 64)
+        // Of those that come or go meanwhile, the count may be a little off, which does not matter.
+        let (mut len, mut entries, mut fresh) = (old_len, 0, bits_of(old_len, keys()));
+        if let Some((_, found)) = &fresh {
+            entries = *found;
+        }
+        if old_len == 0 || entries * CROWDED >= 64 * old_len {
+            len = (4 * entries * CROWDED / 64)
                 .next_power_of_two()
-                .max(FIRST_LEN)
-        } else {
-            old_len
-        };
-        let bits = |fresh: &mut [u64], key: Key| {
-            fresh[Self::word_of(key, shift_of(len))] |= key.bits();
-        };
-        let mut fresh = Vec::new();
-        let place = if fresh.try_reserve_exact(len).is_err() {
-            None
-        } else {
-            fresh.resize(len, 0);
-            keys().for_each(|key| bits(&mut fresh, key));
-            match len == old_len {
-                true => Some(words),
-                false => allocate(len).map(<*mut _>::cast_const),
-            }
+                .max(FIRST_LEN);
+            fresh = bits_of(len, keys());
+        }
+        let place = match &fresh {
+            None => None,
+            Some(_) if len == old_len => Some(words),
+            Some(_) => allocate(len).map(<*mut _>::cast_const),
         };
         match place {
             Some(words) => {
+                let fresh = fresh.map(|(bits, _)| bits).unwrap_or_default();
                 for (number, bits) in fresh.into_iter().enumerate() {
                     // Each word goes from the old bits to the new ones in one store, and both have the bits of all
                     // entries: no reader ever misses one.
@@ -172,7 +166,7 @@ impl Filter {
         }
         let room = (64 * len / CROWDED).saturating_sub(entries).max(FIRST_LEN);
         self.room.store(room as u32, Ordering::Relaxed);
-        self.patience.store((4 * len) as u32, Ordering::Relaxed);
+        self.patience.store((8 * len) as u32, Ordering::Relaxed);
         self.version.fetch_add(1, Ordering::Release);
     }
 
@@ -190,6 +184,21 @@ impl Filter {
         let room = 64 * len(shift) / CROWDED;
         self.room.store(room as u32, Ordering::Relaxed);
     }
+}
+
+/// The words with the bits of some keys, and how many keys they are. `None` if there is no memory.
+fn bits_of(len: usize, keys: impl Iterator<Item = Key>) -> Option<(Vec<u64>, usize)> {
+    let mut words = Vec::new();
+    words.try_reserve_exact(len).ok()?;
+    words.resize(len, 0);
+    let mut count = 0;
+    for key in keys {
+        if len > 0 {
+            words[Filter::word_of(key, shift_of(len))] |= key.bits();
+        }
+        count += 1;
+    }
+    Some((words, count))
 }
 
 /// How many words there are. They are a power of two, and at least two.

@@ -209,6 +209,27 @@ impl Index {
 }
 
 #[cfg(test)]
+impl Index {
+    /// Locks all shards.
+    pub fn lock_all(&self) -> impl Sized + '_ {
+        let mut locked = std::collections::HashMap::new();
+        for page in 0.. {
+            let key = Key::of(page << PAGE_BITS | 8);
+            let mut hasher = KeyHasher::default();
+            key.hash(&mut hasher);
+            let shard = (key.part(), hasher.finish() >> 56 & 1);
+            locked
+                .entry(shard)
+                .or_insert_with(|| self.parts[shard.0].entry(key));
+            if locked.len() == PARTS * SHARDS_OF_A_PART {
+                break;
+            }
+        }
+        locked
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use std::collections::HashMap;
 

@@ -121,7 +121,9 @@ pub fn destroy(id: u64) -> Result<(), Error> {
     let (place, state) = {
         let _nobody_else = fork_lock::exclusive();
         let place = place_of(id).ok_or(Error::NO_TRACKER)?;
-        place.id.store(Place::nobody(id as usize), Ordering::Release);
+        place
+            .id
+            .store(Place::nobody(id as usize), Ordering::Release);
         // No call on the handle is under way, and none finds the state any more, except by a node.
         (place, place.state.load(Ordering::Acquire))
     };
@@ -203,7 +205,7 @@ fn forget_other_threads() {
 impl Place {
     /// A number that is no tracker's and does not lead to this place, so that asking for it finds nobody.
     fn nobody(position: usize) -> u64 {
-        (position % MAX_TRACKERS ^ 1) as u64
+        ((position % MAX_TRACKERS) ^ 1) as u64
     }
 
     fn new(position: usize) -> Self {

@@ -24,9 +24,7 @@
 //! what one scope has freed is there for every other. A slot's stripe changes only while it is in a batch.
 
 use std::ptr;
-use std::sync::OnceLock;
 
-use super::SPREAD;
 use super::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering, lock};
 
 /// A slot's number; 0 stands for "none".
@@ -350,11 +348,11 @@ fn generation_before_first() -> u32 {
     return BEFORE_FIRST_IN_TESTS;
     #[cfg(not(any(test, lot_small)))]
     {
-        static BEFORE: OnceLock<u32> = OnceLock::new();
+        static BEFORE: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
         *BEFORE.get_or_init(|| {
             let here = &raw const FRESH_END as u64;
             // 30 bits, so that three quarters of the generations remain.
-            ((here >> 4).wrapping_mul(SPREAD) >> 34) as u32
+            ((here >> 4).wrapping_mul(super::SPREAD) >> 34) as u32
         })
     }
 }

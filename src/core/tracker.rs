@@ -241,24 +241,17 @@ impl Tracker {
         let state = open.state();
         let mut ends = PendingEnds::new(state);
         let mut ending = Ending::new(ends.list());
-        let placed = loop {
-            let Some((mut stripe, node)) = lock_node(state, object) else {
-                break Ok(());
-            };
-            match stripe.relocate(state, node, ancestors) {
-                Registered::As(..) => break Ok(()),
-                Registered::Refused(error) => break Err(error),
-                Registered::Conflict(_) => {}
-            }
-            let scope = stripe.scope_of(node).id;
-            drop(stripe);
-            let number = forest::stripe_of(self.id, scope);
-            match Reserved::take(state, number, scope, ancestors.len() as u32) {
-                Ok(reserved) => {
-                    break move_after_conflicts(state, object, ancestors, reserved, &mut ending);
+        let placed = match lock_node(state, object) {
+            None => Ok(()),
+            Some((mut stripe, node)) => match stripe.relocate(state, node, ancestors) {
+                Registered::As(..) => Ok(()),
+                Registered::Refused(error) => Err(error),
+                Registered::Conflict(_) => {
+                    let scope = stripe.scope_of(node).id;
+                    drop(stripe);
+                    move_after_conflicts(state, object, scope, ancestors, &mut ending)
                 }
-                Err(error) => break Err(error),
-            }
+            },
         };
         open.tell(ends);
         placed
@@ -561,11 +554,12 @@ fn register_after_conflicts(
 fn move_after_conflicts(
     state: &TrackerState,
     object: usize,
+    scope: u64,
     ancestors: &[usize],
-    reserved: Reserved,
     ending: &mut Ending,
 ) -> Result<(), Error> {
-    let number = reserved.number;
+    let number = forest::stripe_of(state.id, scope);
+    let reserved = Reserved::take(state, number, scope, ancestors.len() as u32)?;
     let moved = reserved.retry(ending, |stripe, _| {
         // Meanwhile it may have ended, or may be known in another scope: then others report it at the same time.
         let node = state.index.get(object).map(Node::at);
@@ -670,5 +664,88 @@ impl Ref {
             }
         }
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn describe(object: usize, ancestors: Option<&[usize]>) -> Description<'_> {
+        Description {
+            object,
+            scope: 5,
+            ancestors,
+            ..Default::default()
+        }
+    }
+
+    /// Registers an object and releases it, more often than a slot has generations; no epoch comes twice.
+    fn use_slots_up(tracker: Tracker, meanwhile: impl Fn(Ref)) {
+        let (mut epochs, mut slots) = (HashSet::new(), HashSet::new());
+        for round in 0..250_000 {
+            let (held, _) = tracker.track(&describe(0x1000, None)).unwrap();
+            assert!(
+                epochs.insert(held.epoch),
+                "an epoch comes twice, in round {round}"
+            );
+            assert!(held.is_live());
+            slots.insert(slot_of(held.epoch));
+            meanwhile(held);
+            held.release().unwrap();
+        }
+        assert!(slots.len() >= 3, "{slots:?}");
+    }
+
+    /// Tests make do with 100,000 generations.
+    #[test]
+    fn r02_a_used_up_slot_is_retired() {
+        let tracker = Tracker::new("exhaustion").unwrap();
+        use_slots_up(tracker, |_| ());
+        // With a child, the released object keeps its node.
+        let (child, _) = tracker.track(&describe(0x2000, Some(&[0x1000]))).unwrap();
+        use_slots_up(tracker, |held| assert_eq!(child.parent(), Ok(Some(held))));
+        assert!(child.is_live());
+        tracker.check_invariants().unwrap();
+        tracker.erase(0x1000).unwrap();
+        assert!(!child.is_live());
+        tracker.destroy_tracker().unwrap();
+    }
+
+    /// A check answers while every lock that there is is held by somebody else.
+    #[test]
+    fn r03_a_check_takes_no_lock() {
+        let tracker = Tracker::new("locks").unwrap();
+        let (live, _) = tracker.track(&describe(0x1000, None)).unwrap();
+        let (dead, _) = tracker.track(&describe(0x3000, None)).unwrap();
+        tracker.erase(0x3000).unwrap();
+        let open = registry::open(tracker.id).unwrap();
+        let shards = open.state().index.lock_all();
+        let stripes: Vec<_> = (0..STRIPES as u8).map(forest::stripe).collect();
+        let registry = registry::hold_registry();
+        let (say, answer) = mpsc::channel();
+        thread::spawn(move || {
+            let checks = (live.is_live(), dead.is_live());
+            let questions = (live.user(), dead.death().map(|death| death.cause));
+            say.send((checks, questions, tracker.destroy(0x7777)))
+                .unwrap();
+        });
+        let answer = answer.recv_timeout(Duration::from_secs(20));
+        drop((registry, stripes, shards));
+        let (checks, questions, stranger) = answer.expect("a check waits for a lock");
+        assert_eq!(checks, (true, false));
+        assert_eq!(questions, (Ok(0), Some(Cause::Erased)));
+        assert_eq!(
+            stranger,
+            Ok(()),
+            "neither does the report of an object that nobody tracks"
+        );
+        drop(open);
+        tracker.destroy_tracker().unwrap();
     }
 }
