@@ -25,7 +25,8 @@ list(TRANSFORM names PREPEND "--undefined=" OUTPUT_VARIABLE roots)
 string(REGEX REPLACE "(^|.*/)lib([^/]*)\\.a$" "\\1\\2.o" object "${OUTPUT}")
 string(REGEX REPLACE "\\.o$" "_hidden" hidden "${object}")
 list(TRANSFORM names REPLACE "(.+)" ".globl \\1\n.hidden \\1\n" OUTPUT_VARIABLE directives)
-string(JOIN "" directives ${directives})
+# An assembler file that does not say so is taken to need an executable stack.
+string(JOIN "" directives ${directives} ".section .note.GNU-stack,\"\",%progbits\n")
 file(WRITE "${hidden}.s" "${directives}")
 execute_process(COMMAND "${CC}" -c -o "${hidden}.o" "${hidden}.s" COMMAND_ERROR_IS_FATAL ANY)
 

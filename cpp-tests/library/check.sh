@@ -72,6 +72,14 @@ static_hidden)
     test -s "$work/names"
   done
   ;;
+static_stack)
+  # One object that does not say that it needs no executable stack gives the whole program one.
+  "$READELF" --sections --wide "$STATIC_FILE" | grep -F .note.GNU-stack >"$work/notes"
+  if grep -E ' [A-Z]*X[A-Z]* +[0-9]+ +[0-9]+ +[0-9]+$' "$work/notes"; then
+    echo "the static library asks for an executable stack" >&2
+    exit 1
+  fi
+  ;;
 static_groups)
   # The linker keeps one of several COMDAT groups with the same name, whoever's it is.
   if "$READELF" --section-groups "$STATIC_FILE" | grep -E 'COMDAT'; then
