@@ -359,7 +359,7 @@ public:
   LOT_HIDDEN EndQueue() noexcept = default;
   EndQueue(const EndQueue &) = delete;
   EndQueue &operator=(const EndQueue &) = delete;
-  /// No hook may be running that could still push.
+  /// Once no observer pushes any more: setObserver, or the tracker's destruction, has returned.
   LOT_HIDDEN ~EndQueue() {
     for (lot_end end; pop(end);) {
     }
