@@ -5,7 +5,7 @@
 BUILD := build
 PREFIX ?= /usr/local
 
-.PHONY: help demo test check-coverage bench header build install setup bindings clean distclean
+.PHONY: help demo test check-coverage bench header abi build install setup bindings clean distclean
 
 help:
 	@echo 'make demo             five accidents with references, on the stock MLIR bindings and on ours'
@@ -16,6 +16,7 @@ help:
 	@echo 'make bindings         the MLIR Python bindings, $(BUILD)/bindings/{tracked,stock}-python'
 	@echo 'make install PREFIX=/usr/local'
 	@echo 'make header           include/lot/lot.h and mlir.h anew from src/ffi'
+	@echo 'make abi              cpp-tests/abi/abi.txt, the list of the C interface, anew'
 	@echo 'make clean            all that was built; make distclean: also what was downloaded'
 
 setup:
@@ -36,6 +37,9 @@ bench: bindings
 
 header:
 	@LOT_WRITE_HEADERS=1 cargo test --quiet --locked --test header
+
+abi: build
+	@python3 tools/abi.py --write
 
 build: setup
 	@tools/build.sh library
