@@ -5,12 +5,13 @@
 BUILD := build
 PREFIX ?= /usr/local
 
-.PHONY: help demo test check-coverage bench header abi build install setup bindings clean distclean
+.PHONY: help demo test check-coverage bench header abi sanitizers build install setup bindings clean distclean
 
 help:
 	@echo 'make demo             five accidents with references, on the stock MLIR bindings and on ours'
 	@echo 'make test             builds and tests everything'
 	@echo 'make check-coverage   takes the checks of the bindings out, one by one, and sees whether the tests notice'
+	@echo 'make sanitizers       the C++ tests and a stress under four sanitizers (needs a nightly Rust)'
 	@echo 'make bench            measures, and writes docs/benchmarks.md'
 	@echo 'make build            the C library, static and shared, in $(BUILD)/cmake/lib'
 	@echo 'make bindings         the MLIR Python bindings, $(BUILD)/bindings/{tracked,stock}-python'
@@ -37,6 +38,9 @@ bench: bindings
 
 header:
 	@LOT_WRITE_HEADERS=1 cargo test --quiet --locked --test header
+
+sanitizers: setup
+	@tools/sanitizers.sh
 
 abi: build
 	@python3 tools/abi.py --write
