@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compares the C interface with the committed list of it, and says what has changed.
 
-The list is cpp-tests/abi/abi.txt: what the shared library exports, the prototypes, the sizes, alignments and field
-offsets of the structs, and the values of the constants of lot/lot.h and lot/mlir.h. (lot/mlir_c.h and the C++ headers
-are inline all through: what they call is in those two.)
+The list is cpp-tests/abi/abi.txt: what the shared library exports, the prototypes, the sizes,
+alignments and field offsets of the structs, and the values of the constants of lot/lot.h and
+lot/mlir.h. lot/mlir_c.h and the C++ headers are inline all through: what they call is in those two.
 
-With --write the list is written anew, and so is cpp-tests/abi/headers, the headers that programs of this ABI were
-built with first. The headers are only replaced together with LOT_ABI_VERSION, so a change that breaks such programs
-is refused until that number is raised. Before a release --replace does it all the same.
+With --write the list is written anew, and with a new LOT_ABI_VERSION so is cpp-tests/abi/headers:
+the headers that the first programs of this ABI were built with. A change that breaks such programs is
+refused until that number is raised. Before a release --replace does it all the same.
 """
 
 import argparse
@@ -40,21 +40,25 @@ def without_comments(text):
 
 
 class Interface:
-    """What the two headers declare. Reads cbindgen's output, which is regular, and the lines that follow it."""
+    """What the two headers declare. Reads cbindgen's output, and what follows it."""
 
     def __init__(self, include):
         text = "\n".join(without_comments((include / header).read_text()) for header in HEADERS)
         self.constants = re.findall(r"^#define (LOT_\w+) (?!\d+\.|\")\S", text, re.M)
         self.constants = [name for name in self.constants if not name.startswith("LOT_VERSION_")]
         self.structs = {
-            name: [(" ".join(kind.split()), field) for kind, field in re.findall(r"([^;]*?)(\w+);", body)]
-            for name, body in re.findall(r"^(?:typedef )?struct (\w+) \{(.*?)^\}", text, re.M | re.S)
+            name: [
+                (" ".join(kind.split()), field)
+                for kind, field in re.findall(r"([^;]*?)(\w+);", body)
+            ]
+            for name, body in re.findall(
+                r"^(?:typedef )?struct (\w+) \{(.*?)^\}", text, re.M | re.S)
         }
         self.types = re.findall(r"^typedef [^{;(]*\b(\w+);", text, re.M)
         self.callbacks = re.findall(r"^typedef ([^;{(]*)\(\*(\w+)\)\(([^;]*)\);", text, re.M)
         self.functions = re.findall(r"^([\w ]+?[ *]+)(lot_\w+)\(([^;{]*)\);", text, re.M)
         self.objects = sorted(set(re.findall(r"^extern struct \w+ (\w+);", text, re.M)))
-        # A declaration that none of these patterns has read would be missing from the list for good.
+        # A declaration that none of these patterns has read would be missing from the list.
         read = {*self.structs, *self.types, *self.objects}
         read |= {name for _, name, _ in self.callbacks + self.functions}
         unread = {name for name in re.findall(r"\blot_\w+\b", text) if name not in read}
@@ -86,14 +90,16 @@ def measured(interface, include, compiler):
             f'printf("{kind}: %zu bytes, aligned to %zu\\n", sizeof({kind}), _Alignof({kind}));')
         for declared, field in fields:
             lines.append(
-                f'printf("{kind}.{field}: {declared} at %zu, %zu bytes\\n", offsetof({kind}, {field}),'
-                f" sizeof((({kind} *)0)->{field}));")
+                f'printf("{kind}.{field}: {declared} at %zu, %zu bytes\\n",'
+                f" offsetof({kind}, {field}), sizeof((({kind} *)0)->{field}));")
     includes = "".join(f'#include "{header}"\n' for header in HEADERS)
-    source = "#include <stdio.h>\n" + includes + "int main(void) {\n" + "\n".join(lines) + "\nreturn 0;\n}\n"
+    body = "\n".join(lines)
+    source = f"#include <stdio.h>\n{includes}int main(void) {{\n{body}\nreturn 0;\n}}\n"
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder) / "program"
         program.with_suffix(".c").write_text(source)
-        run(compiler, "-std=c11", "-w", f"-I{include}", "-o", str(program), str(program.with_suffix(".c")))
+        flags = ["-std=c11", "-w", f"-I{include}"]
+        run(compiler, *flags, "-o", str(program), str(program.with_suffix(".c")))
         return run(str(program)).splitlines()
 
 
@@ -135,12 +141,15 @@ def differences(old, new):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", type=pathlib.Path, default=ROOT / "build/cmake/lib/liblot.so")
     parser.add_argument("--cc", default="cc")
     parser.add_argument("--nm", default="nm")
-    parser.add_argument("--write", action="store_true", help="write the list, and with a new ABI number the headers")
-    parser.add_argument("--replace", action="store_true", help="with --write: the headers too, whatever the number is")
+    parser.add_argument("--write", action="store_true",
+                        help="write the list, and with a new ABI number the headers")
+    parser.add_argument("--replace", action="store_true",
+                        help="with --write: the headers too, whatever the number is")
     options = parser.parse_args()
     if sys.maxsize < 2**32 or platform.system() != "Linux":
         sys.exit("NOT CHECKED: the list is for 64-bit Linux")
@@ -152,9 +161,10 @@ def main():
 
     if options.write:
         if harmful and not raised and not options.replace:
-            sys.exit("Programs that were built with the committed headers would misbehave: raise LOT_ABI_VERSION "
-                     "and the number in the soname first.")
-        LIST.write_text("\n".join([LINE, *(f"{name}: {value}" for name, value in new.items())]) + "\n")
+            sys.exit("Programs that were built with the committed headers would misbehave: raise "
+                     "LOT_ABI_VERSION and the number in the soname first.")
+        lines = [LINE, *(f"{name}: {value}" for name, value in new.items())]
+        LIST.write_text("\n".join(lines) + "\n")
         if raised or options.replace or not FIRST_HEADERS.exists():
             shutil.rmtree(FIRST_HEADERS, ignore_errors=True)
             for header in KEPT_HEADERS:
@@ -162,10 +172,12 @@ def main():
                 shutil.copyfile(INCLUDE / header, FIRST_HEADERS / header)
         return
     if harmful:
-        sys.exit("The C interface differs from cpp-tests/abi/abi.txt in a way that breaks programs which are built "
-                 "already. If that is meant, raise LOT_ABI_VERSION and the number in the soname, and run `make abi`.")
+        sys.exit("The C interface differs from cpp-tests/abi/abi.txt in a way that breaks programs "
+                 "which are built already. If that is meant, raise LOT_ABI_VERSION, the number "
+                 "in the soname, and run `make abi`.")
     if added or raised:
-        sys.exit("The C interface has more than cpp-tests/abi/abi.txt says: run `make abi` and commit the result.")
+        sys.exit("The C interface has more than cpp-tests/abi/abi.txt says: run `make abi` and commit "
+                 "the result.")
     if len(new) < 100:
         sys.exit("Too little was read to be the interface.")
 

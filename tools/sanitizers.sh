@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# sanitizers.sh [SECONDS]: the C++ tests and a stress of eight threads (20 seconds, or SECONDS) under
-# AddressSanitizer with LeakSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer. Each of them has
-# to report deliberate faults first, or this fails: so the sanitizer is really there.
+# sanitizers.sh [SECONDS]: the C++ tests and a stress of eight threads (20 seconds, or SECONDS)
+# under AddressSanitizer with LeakSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer. Each of
+# them has to report deliberate faults first, or this fails: so the sanitizer is really there.
 #
-# How far that reaches: AddressSanitizer and ThreadSanitizer are in the C++ code and in the whole Rust
-# library, generic code of Rust's std included. The rest of std is precompiled without them. What its
-# fences order looks like a race to ThreadSanitizer; cpp-tests/sanitizers/thread.supp names the one such
-# place. UndefinedBehaviorSanitizer is in the C++ code, which includes the headers; Rust has none.
+# How far that reaches: AddressSanitizer and ThreadSanitizer are in the C++ code and in the whole
+# Rust library, generic code of Rust's std included. The rest of std is precompiled without them.
+# What its fences order looks like a race to ThreadSanitizer; cpp-tests/sanitizers/thread.supp names
+# the one such place. UndefinedBehaviorSanitizer is in the C++ code, which includes the headers;
+# Rust has none.
 #
 # Needs a nightly Rust, g++ and clang-22.
 set -euo pipefail
@@ -26,12 +27,14 @@ runtimes=$(rustc +nightly --print sysroot)/lib/rustlib/$target/lib || {
   exit 1
 }
 
-# Rust's static library with the sanitizer in it, or without one. Its own target folder: the flags differ.
+# Rust's static library with the sanitizer in it, or without one. Its own target folder: the flags
+# differ.
 library() { # SANITIZER [RUSTFLAG...]
   local toolchain=(+nightly)
   [ "$1" != undefined ] || toolchain=()
   CARGO_TARGET_DIR=$PWD/build/sanitizers/$1/cargo RUSTFLAGS="${*:2}" \
-    cargo "${toolchain[@]}" rustc --quiet --locked --profile dev --lib --crate-type staticlib --target "$target"
+    cargo "${toolchain[@]}" rustc --quiet --locked --profile dev --lib --crate-type staticlib \
+    --target "$target"
 }
 
 build() { # SANITIZER C++-COMPILER C-COMPILER [RUNTIME]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""changes.py CC NM LIBRARY: tools/abi.py notices each kind of change, in a copy of the headers, and names it."""
+"""changes.py CC NM LIBRARY: tools/abi.py notices each kind of change, in a copy of the headers."""
 
 import pathlib
 import shutil
@@ -13,11 +13,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # (what is replaced in lot/lot.h, by what, what has to be said)
 CHANGES = [
     ("  uint64_t epoch;\n", "  uint32_t epoch;\n", "changed: struct lot_ref.epoch"),
-    ("  lot_cause cause;\n  lot_kind kind;\n} lot_death", "  lot_kind kind;\n  lot_cause cause;\n} lot_death",
+    ("  lot_cause cause;\n  lot_kind kind;\n} lot_death",
+     "  lot_kind kind;\n  lot_cause cause;\n} lot_death",
      "changed: struct lot_death.kind"),
-    ("#define LOT_CAUSE_RELEASED 7", "#define LOT_CAUSE_RELEASED 8", "changed: constant LOT_CAUSE_RELEASED"),
+    ("#define LOT_CAUSE_RELEASED 7", "#define LOT_CAUSE_RELEASED 8",
+     "changed: constant LOT_CAUSE_RELEASED"),
     ("typedef int32_t lot_status", "typedef uint32_t lot_status", "changed: type lot_status"),
-    ("lot_status lot_set_user(struct lot_ref ref, void *user)", "lot_status lot_set_user(struct lot_ref ref, int user)",
+    ("lot_status lot_set_user(struct lot_ref ref, void *user)",
+     "lot_status lot_set_user(struct lot_ref ref, int user)",
      "changed: function lot_set_user"),
     ("bool lot_is_live(struct lot_ref ref);", "", "removed: function lot_is_live"),
     ("#define LOT_OK 0", "#define LOT_OK 0\n#define LOT_NEW 1", "added:   constant LOT_NEW"),
@@ -25,7 +28,8 @@ CHANGES = [
 
 
 def verdict(copy, cc, nm, library):
-    command = [sys.executable, str(copy / "tools/abi.py"), "--cc", cc, "--nm", nm, "--library", library]
+    command = [sys.executable, str(copy / "tools/abi.py"), "--library", library]
+    command += ["--cc", cc, "--nm", nm]
     return subprocess.run(command, capture_output=True, text=True)
 
 
@@ -45,7 +49,8 @@ def main(cc, nm, library):
                 failed = True
                 continue
             # The layout of a lot_ref is also asserted by the header itself.
-            header.write_text(text.replace(old, new).split("/* Both sides of the ABI")[0] + "#endif\n")
+            changed = text.replace(old, new).split("/* Both sides of the ABI")[0]
+            header.write_text(changed + "#endif\n")
             result = verdict(copy, cc, nm, library)
             if result.returncode == 0 or said not in result.stdout:
                 print(f"{said}: not noticed\n{result.stdout}{result.stderr}")

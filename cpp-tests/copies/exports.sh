@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# exports.sh BINARY...: none of them shows the tracker's functions to the dynamic linker, neither those
-# of the library nor the inline ones of lot/lot.hpp.
+# exports.sh BINARY...: none of them shows the tracker's functions to the dynamic linker, neither
+# those of the library nor the inline ones of lot/lot.hpp.
 set -euo pipefail
 
 status=0

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // program local|global [LIBRARY...]: several copies of the tracker in one process, each asked about
 // the refs of all. The program has a copy of its own; the libraries are loaded with RTLD_LOCAL or
-// RTLD_GLOBAL, and with LINKED_COPIES two more are linked to it. Says what is wrong, if anything is.
+// RTLD_GLOBAL, and with LINKED_COPIES two more are linked to it. Says what is wrong, if anything
+// is.
 
 #include <cstdint>
 #include <cstdio>

@@ -56,12 +56,14 @@ layout_start)
   other_headers
   mkdir "$work/other"
   {
-    "$NM" -D --defined-only --format=posix "$SHARED_FILE" | sed -nE 's/^(lot_[a-z_]+) T.*/int \1(void) { return 0; }/p'
+    "$NM" -D --defined-only --format=posix "$SHARED_FILE" |
+      sed -nE 's/^(lot_[a-z_]+) T.*/int \1(void) { return 0; }/p'
     echo 'struct { const void *slots; unsigned mask; } lot_live_table_10;'
   } >"$work/other.c"
   grep -q 'lot_tracker_create' "$work/other.c"
   "$CC" -shared -fPIC "-Wl,-soname,$SONAME" -o "$work/other/$SONAME" "$work/other.c"
-  compile "$work/include" -o "$work/program" "$source" "$work/other/$SONAME" || fail "it does not link"
+  compile "$work/include" -o "$work/program" "$source" "$work/other/$SONAME" ||
+    fail "it does not link"
   if run "$work/program" >"$work/log" 2>&1; then fail "it ran with a library of another layout"; fi
   grep -qE 'undefined symbol: lot_live_table_|lot_live_table_.*not defined' "$work/log" ||
     fail "another reason"
@@ -69,7 +71,8 @@ layout_start)
 no_inline_check)
   compile "$INCLUDE" -c -o "$work/inline.o" "$source" || fail "it does not compile"
   "$NM" --undefined-only "$work/inline.o" | grep -q ' lot_live_table_' || fail "nothing is inline"
-  compile "$INCLUDE" -DLOT_NO_INLINE_CHECK -c -o "$work/call.o" "$source" || fail "it does not compile"
+  compile "$INCLUDE" -DLOT_NO_INLINE_CHECK -c -o "$work/call.o" "$source" ||
+    fail "it does not compile"
   if "$NM" --undefined-only "$work/call.o" | grep ' lot_live_table_'; then
     fail "the table is read inline all the same"
   fi

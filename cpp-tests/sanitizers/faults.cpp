@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// faults NAME: does one deliberate wrong thing, which a sanitizer has to report. A fault "in Rust" is
-// done by the library, with what the program has given it: it shows that the library is instrumented.
+// faults NAME: does one deliberate wrong thing, which a sanitizer has to report. A fault "in Rust"
+// is done by the library, with what the program has given it: it shows that the library is
+// instrumented.
 
 #include <climits>
 #include <cstdio>
@@ -42,8 +43,8 @@ void useAfterFreeInRust() {
   (void)lot_track(tracker.raw(), freed, &ref, nullptr);
 }
 
-// Through a volatile pointer: the compiler leaves out an allocation that nobody sees. Several times,
-// since the address of the last one may still be found in a register.
+// Through a volatile pointer: the compiler leaves out an allocation that nobody sees. Several
+// times, since the address of the last one may still be found in a register.
 int *volatile allocated;
 void leak() {
   for (int i = 0; i < 10; ++i)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// stress SECONDS: eight threads call everything, most of it for the same few objects, while trackers
-// come and go. What a thread knows for certain is checked: its own objects, and that the dead stay dead.
+// stress SECONDS: eight threads call everything, most of it for the same few objects, while
+// trackers come and go. What a thread knows for certain is checked: its own objects, and that the
+// dead stay dead.
 
 #include <array>
 #include <atomic>
