@@ -5,17 +5,19 @@
 BUILD := build
 PREFIX ?= /usr/local
 
-.PHONY: help demo test check-coverage bench header build install setup bindings clean distclean
+.PHONY: help demo test check-coverage bench header abi sanitizers build install setup bindings clean distclean
 
 help:
 	@echo 'make demo             five accidents with references, on the stock MLIR bindings and on ours'
 	@echo 'make test             builds and tests everything'
 	@echo 'make check-coverage   takes the checks of the bindings out, one by one, and sees whether the tests notice'
+	@echo 'make sanitizers       the C++ tests and a stress under four sanitizers (needs a nightly Rust)'
 	@echo 'make bench            measures, and writes docs/benchmarks.md'
 	@echo 'make build            the C library, static and shared, in $(BUILD)/cmake/lib'
 	@echo 'make bindings         the MLIR Python bindings, $(BUILD)/bindings/{tracked,stock}-python'
 	@echo 'make install PREFIX=/usr/local'
 	@echo 'make header           include/lot/lot.h and mlir.h anew from src/ffi'
+	@echo 'make abi              cpp-tests/abi/abi.txt, the list of the C interface, anew'
 	@echo 'make clean            all that was built; make distclean: also what was downloaded'
 
 setup:
@@ -36,6 +38,12 @@ bench: bindings
 
 header:
 	@LOT_WRITE_HEADERS=1 cargo test --quiet --locked --test header
+
+sanitizers: setup
+	@tools/sanitizers.sh
+
+abi: build
+	@python3 tools/abi.py --write
 
 build: setup
 	@tools/build.sh library

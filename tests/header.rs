@@ -19,16 +19,19 @@ const VERSION_MACROS: &str = concat!(
 );
 
 const LOT_TRAILER: &str = r#"
-/* What lot/lot.hpp reads to do inline what `lot_is_live` does. Its layout is part of what `LOT_ABI_VERSION`
- * counts, and nobody else's business. */
+/* What lot/lot.hpp reads to do inline what `lot_is_live` does; nobody else's business.
+ *
+ * The number in the name is that of the layout, of the struct and of the slots behind it. A library
+ * with another layout exports another name: a program that reads this one inline does not link to
+ * such a library, and does not start with it. */
 struct lot_live_table {
   const void *slots;
   uint32_t mask;
 };
 #if defined(__cplusplus)
-extern "C" struct lot_live_table lot_live_table;
+extern "C" struct lot_live_table lot_live_table_1;
 #else
-extern struct lot_live_table lot_live_table;
+extern struct lot_live_table lot_live_table_1;
 #endif
 
 /* Both sides of the ABI pass a lot_ref by value, so both state its layout. */

@@ -3,7 +3,9 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <initializer_list>
 #include <map>
+#include <string>
 #include <thread>
 #include <type_traits>
 #include <unordered_set>
@@ -101,8 +103,45 @@ TEST(Wrapper, AncestorsOfManyForms) {
   std::vector<void *> mutablePointers = {const_cast<void *>(at[1]), const_cast<void *>(at[2])};
   EXPECT_TRUE(placed(mutablePointers));
   EXPECT_TRUE(placed(lot::Ancestors(array, 2)));
+  EXPECT_TRUE(placed({at[1], at[2]}));
   EXPECT_FALSE(placed(lot::Ancestors()));
+  EXPECT_FALSE(placed({}));
+  EXPECT_FALSE(placed(lot::Ancestors(nullptr, 0)));
 }
+
+TEST(Wrapper, AncestorsOfTheFrameworksOwnTypes) {
+  struct Block {
+  } block;
+  struct Op {
+    int name;
+  } op = {};
+  Places at(1);
+  lot::OwnedTracker tracker("types");
+  auto placed = [&](lot::Ancestors ancestors) {
+    lot::Ref ref;
+    EXPECT_TRUE(tracker.create(at[0], Scope, 0, ancestors, nullptr, ref));
+    EXPECT_TRUE(tracker.erase(&op));
+    return !ref.isLive();
+  };
+  Op *const array[] = {&op};
+  EXPECT_TRUE(placed(array));
+  EXPECT_TRUE(placed(std::vector<Op *>{&op}));
+  EXPECT_TRUE(placed(std::vector<const Op *>{&op}));
+  EXPECT_TRUE(placed(std::array<Op *, 1>{&op}));
+  std::initializer_list<Op *> list = {&op};
+  EXPECT_TRUE(placed(list));
+  EXPECT_TRUE(placed({&block, &op})); // of different types
+  Op *several[] = {&op, nullptr};
+  EXPECT_TRUE(placed(lot::Ancestors(several, 1)));
+  const void *const *untyped = reinterpret_cast<const void *const *>(several);
+  EXPECT_TRUE(placed(lot::Ancestors(untyped, 1)));
+}
+
+// What the compiler refuses is in ../refused, what it takes is above. This is for overloads.
+static_assert(std::is_convertible_v<std::vector<int *>, lot::Ancestors>);
+static_assert(!std::is_convertible_v<std::vector<int>, lot::Ancestors>);
+static_assert(!std::is_convertible_v<std::string, lot::Ancestors>);
+static_assert(!std::is_constructible_v<lot::Ancestors, int *, std::size_t>);
 
 TEST(Wrapper, AnEmptyContainerSaysThatThereAreNoAncestors) {
   // Its data() may be null, which by itself would mean that nothing is reported.
@@ -110,6 +149,11 @@ TEST(Wrapper, AnEmptyContainerSaysThatThereAreNoAncestors) {
   lot::OwnedTracker tracker("empty");
   lot::Ref ref = track(tracker, at[0], {at[1]});
   EXPECT_EQ(track(tracker, at[0], Path()), ref);
+  ASSERT_TRUE(tracker.erase(at[1]));
+  EXPECT_TRUE(ref.isLive());
+
+  ref = track(tracker, at[0], {at[1]});
+  ASSERT_TRUE(tracker.move(at[0], std::initializer_list<const void *>{}));
   ASSERT_TRUE(tracker.erase(at[1]));
   EXPECT_TRUE(ref.isLive());
 }

@@ -60,6 +60,26 @@ static_globals)
     exit 1
   fi
   ;;
+static_hidden)
+  # Whoever links the archives keeps their names to itself: none of them can bind to another copy.
+  for archive in "$STATIC_FILE" "$LINK_HOOKS"; do
+    "$READELF" --symbols --wide "$archive" |
+      awk '$5 ~ /GLOBAL|WEAK|UNIQUE/ && $7 != "UND" { print $6, $8 }' >"$work/names"
+    if grep -v '^HIDDEN ' "$work/names"; then
+      echo "$archive shows the above to the dynamic linker" >&2
+      exit 1
+    fi
+    test -s "$work/names"
+  done
+  ;;
+static_stack)
+  # One object that does not say that it needs no executable stack gives the whole program one.
+  "$READELF" --sections --wide "$STATIC_FILE" | grep -F .note.GNU-stack >"$work/notes"
+  if grep -E ' [A-Z]*X[A-Z]* +[0-9]+ +[0-9]+ +[0-9]+$' "$work/notes"; then
+    echo "the static library asks for an executable stack" >&2
+    exit 1
+  fi
+  ;;
 static_groups)
   # The linker keeps one of several COMDAT groups with the same name, whoever's it is.
   if "$READELF" --section-groups "$STATIC_FILE" | grep -E 'COMDAT'; then

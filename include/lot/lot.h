@@ -220,7 +220,8 @@ typedef void (*lot_write_fn)(const char *bytes, size_t length, void *data);
 #define LOT_ERROR_NOT_FOUND 5
 
 /**
- * A fixed limit is reached (256 trackers at once, 2^31 slots), or there is no memory for more.
+ * A fixed limit is reached, or there is no memory for more. At once there can be 256 trackers, and
+ * 67,108,863 objects in all of them together (tracked ones, and untracked ancestors of such).
  */
 #define LOT_ERROR_LIMIT 6
 
@@ -343,18 +344,25 @@ const char *lot_last_error_message(void);
 lot_status lot_tracker_create(const char *name, struct lot_tracker *out_tracker);
 
 /**
- * Ends everything in a tracker (`LOT_CAUSE_SCOPE_CLEARED`; its observer is told) and the tracker itself. Refs
- * stay safe to ask about, and are dead. Calls on other threads that are under way finish first; later ones
- * are answered with `LOT_ERROR_NO_TRACKER`. Any thread.
+ * Ends everything in a tracker (`LOT_CAUSE_SCOPE_CLEARED`; its observer is told) and the tracker itself.
+ * Refs stay safe to ask about, and are dead. Calls on other threads that are under way finish first; later
+ * ones are answered with `LOT_ERROR_NO_TRACKER`. Any thread.
+ *
+ * When this has returned, the observer does not run on any thread, and never will again: its `data` may
+ * go. One case is different: a call from inside an observer does not wait, since it would wait for itself.
  */
 lot_status lot_tracker_destroy(struct lot_tracker tracker);
 
 /**
  * Sets who is told of ends; null tells nobody. `data` is handed to it, from whatever thread a hook runs on.
- * A call of the old observer that has begun on another thread may still be running when this returns.
+ * Any thread.
+ *
+ * When this has returned, the old observer does not run on any thread, and never will again: its `data` may
+ * go. One case is different: a call from inside an observer does not wait, since it would wait for itself.
  *
  * # Safety
- * The observer may be called with `data` from any thread until it is replaced or the tracker is destroyed.
+ * The observer may be called with `data` from any thread until a call that replaces it, or that destroys
+ * the tracker, has returned.
  */
 lot_status lot_tracker_set_observer(struct lot_tracker tracker,
                                     lot_observer_fn observer,
@@ -520,8 +528,10 @@ void lot_attribution_leave(struct lot_attribution previous);
 bool lot_is_live(struct lot_ref ref);
 
 /**
- * How a ref died. `LOT_ERROR_NOT_FOUND` for one that is live, was never given out, or died too long ago: at
- * least the last 16,384 deaths of its scope are on record. Any thread.
+ * How a ref died. `LOT_ERROR_NOT_FOUND` for one that is live, was never given out, or died too long ago. Any
+ * thread.
+ *
+ * The deaths on record are those of the whole process: 65,536 of them by default, in at most 4 MB.
  *
  * # Safety
  * `out_death` is null or writable.
@@ -583,16 +593,19 @@ lot_status lot_dump(struct lot_tracker tracker, lot_format format, lot_write_fn 
 }  // extern "C"
 #endif  // __cplusplus
 
-/* What lot/lot.hpp reads to do inline what `lot_is_live` does. Its layout is part of what `LOT_ABI_VERSION`
- * counts, and nobody else's business. */
+/* What lot/lot.hpp reads to do inline what `lot_is_live` does; nobody else's business.
+ *
+ * The number in the name is that of the layout, of the struct and of the slots behind it. A library
+ * with another layout exports another name: a program that reads this one inline does not link to
+ * such a library, and does not start with it. */
 struct lot_live_table {
   const void *slots;
   uint32_t mask;
 };
 #if defined(__cplusplus)
-extern "C" struct lot_live_table lot_live_table;
+extern "C" struct lot_live_table lot_live_table_1;
 #else
-extern struct lot_live_table lot_live_table;
+extern struct lot_live_table lot_live_table_1;
 #endif
 
 /* Both sides of the ABI pass a lot_ref by value, so both state its layout. */

@@ -27,7 +27,7 @@ namespace lot {
 namespace mlir {
 
 /// The scope that a context's objects are tracked in.
-inline std::uint64_t scopeOf(::mlir::MLIRContext *context) noexcept {
+LOT_HIDDEN inline std::uint64_t scopeOf(::mlir::MLIRContext *context) noexcept {
   return reinterpret_cast<std::uintptr_t>(context);
 }
 
@@ -35,7 +35,7 @@ inline std::uint64_t scopeOf(::mlir::MLIRContext *context) noexcept {
 using AncestorList = llvm::SmallVector<const void *, 16>;
 
 namespace detail {
-inline void appendFrom(AncestorList &list, ::mlir::Block *block) {
+LOT_HIDDEN inline void appendFrom(AncestorList &list, ::mlir::Block *block) {
   while (block) {
     list.push_back(block);
     ::mlir::Operation *parent = block->getParentOp();
@@ -47,13 +47,13 @@ inline void appendFrom(AncestorList &list, ::mlir::Block *block) {
 }
 } // namespace detail
 
-inline AncestorList ancestors(::mlir::Operation *operation) {
+LOT_HIDDEN inline AncestorList ancestors(::mlir::Operation *operation) {
   AncestorList list;
   detail::appendFrom(list, operation->getBlock());
   return list;
 }
 
-inline AncestorList ancestors(::mlir::Block *block) {
+LOT_HIDDEN inline AncestorList ancestors(::mlir::Block *block) {
   AncestorList list;
   if (::mlir::Operation *parent = block->getParentOp()) {
     list.push_back(parent);
@@ -62,29 +62,31 @@ inline AncestorList ancestors(::mlir::Block *block) {
   return list;
 }
 
-inline AncestorList ancestors(::mlir::BlockArgument argument) {
+LOT_HIDDEN inline AncestorList ancestors(::mlir::BlockArgument argument) {
   AncestorList list;
   detail::appendFrom(list, argument.getOwner());
   return list;
 }
 
 /// The address that an object is tracked by.
-inline const void *addressOf(::mlir::Operation *operation) noexcept { return operation; }
-inline const void *addressOf(::mlir::Block *block) noexcept { return block; }
-inline const void *addressOf(::mlir::BlockArgument argument) noexcept {
+LOT_HIDDEN inline const void *addressOf(::mlir::Operation *operation) noexcept { return operation; }
+LOT_HIDDEN inline const void *addressOf(::mlir::Block *block) noexcept { return block; }
+LOT_HIDDEN inline const void *addressOf(::mlir::BlockArgument argument) noexcept {
   return argument.getAsOpaquePointer();
 }
 
-inline constexpr lot_kind kindOf(::mlir::Operation *) noexcept { return LOT_MLIR_OPERATION; }
-inline constexpr lot_kind kindOf(::mlir::Block *) noexcept { return LOT_MLIR_BLOCK; }
-inline constexpr lot_kind kindOf(::mlir::BlockArgument) noexcept {
+LOT_HIDDEN inline constexpr lot_kind kindOf(::mlir::Operation *) noexcept {
+  return LOT_MLIR_OPERATION;
+}
+LOT_HIDDEN inline constexpr lot_kind kindOf(::mlir::Block *) noexcept { return LOT_MLIR_BLOCK; }
+LOT_HIDDEN inline constexpr lot_kind kindOf(::mlir::BlockArgument) noexcept {
   return LOT_MLIR_BLOCK_ARGUMENT;
 }
 
 /// What can be said of an operation when it has ended: both belong to the context, and live as long as that. Make
 /// one while the operation lives, and have its user pointer lead there: observers are given that.
 struct Origin {
-  explicit Origin(::mlir::Operation *operation)
+  LOT_HIDDEN explicit Origin(::mlir::Operation *operation)
       : name(operation->getName()), location(operation->getLoc()) {}
   ::mlir::OperationName name;
   ::mlir::Location location;
@@ -93,26 +95,27 @@ struct Origin {
 /// The object (operation, block, block argument) exists: its live ref, or a new one. `context` is its
 /// context, which a block that is in no operation cannot tell. See lot_track.
 template <typename Object>
-Status track(Tracker tracker, ::mlir::MLIRContext *context, Object object, Ref &out,
-             void *user = nullptr, void **outUser = nullptr) {
+LOT_HIDDEN Status track(Tracker tracker, ::mlir::MLIRContext *context, Object object, Ref &out,
+                        void *user = nullptr, void **outUser = nullptr) {
   return tracker.track(addressOf(object), scopeOf(context), kindOf(object), ancestors(object), user,
                        out, outUser);
 }
-inline Status track(Tracker tracker, ::mlir::Operation *operation, Ref &out, void *user = nullptr,
-                    void **outUser = nullptr) {
+LOT_HIDDEN inline Status track(Tracker tracker, ::mlir::Operation *operation, Ref &out,
+                               void *user = nullptr, void **outUser = nullptr) {
   return track(tracker, operation->getContext(), operation, out, user, outUser);
 }
 
 /// The object was just made: whatever still counts as live at its address has ended. See lot_create.
 template <typename Object>
-Status create(Tracker tracker, ::mlir::MLIRContext *context, Object object, Ref &out,
-              void *user = nullptr) {
+LOT_HIDDEN Status create(Tracker tracker, ::mlir::MLIRContext *context, Object object, Ref &out,
+                         void *user = nullptr) {
   return tracker.create(addressOf(object), scopeOf(context), kindOf(object), ancestors(object),
                         user, out);
 }
 
 /// The object has been put where it now is, with all that is in it. See lot_move.
-template <typename Object> Status moved(Tracker tracker, Object object) {
+template <typename Object>
+LOT_HIDDEN Status moved(Tracker tracker, Object object) {
   return tracker.move(addressOf(object), ancestors(object));
 }
 
@@ -120,7 +123,7 @@ template <typename Object> Status moved(Tracker tracker, Object object) {
 /// goes through each way in which MLIR destroys operations and blocks.
 ///
 /// To be instantiated, by use, in a program or library that is linked to the MLIR in question.
-inline bool selfTest(lot_tracker rawTracker, void *data) {
+LOT_HIDDEN inline bool selfTest(lot_tracker rawTracker, void *data) {
   (void)data;
   Tracker tracker(rawTracker);
   ::mlir::MLIRContext context(::mlir::MLIRContext::Threading::DISABLED);
@@ -254,7 +257,7 @@ inline bool selfTest(lot_tracker rawTracker, void *data) {
 /// In exact mode it adds nothing but the moves. Without an exact source it makes the ends known that
 /// the rewriter causes; a pass or driver that also changes IR behind its rewriter's back still is an
 /// opaque mutation.
-class Listener : public ::mlir::RewriterBase::ForwardingListener {
+class LOT_HIDDEN Listener : public ::mlir::RewriterBase::ForwardingListener {
 public:
   /// `next` may be null; it must outlive this listener.
   explicit Listener(Tracker tracker, ::mlir::OpBuilder::Listener *next = nullptr)

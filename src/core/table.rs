@@ -149,7 +149,7 @@ struct Table {
     mask: AtomicU32,
 }
 
-#[unsafe(export_name = "lot_live_table")]
+#[unsafe(export_name = "lot_live_table_1")]
 static TABLE: Table = Table {
     hot: AtomicPtr::new((&raw const NOTHING).cast_mut().cast()),
     mask: AtomicU32::new(MASK_WITHOUT_MEMORY),

@@ -32,7 +32,8 @@ pub const LOT_ERROR_NO_TRACKER: lot_status = 3;
 pub const LOT_ERROR_DEAD_REF: lot_status = 4;
 /// Nothing live is tracked at the address, or no death is on record for the ref.
 pub const LOT_ERROR_NOT_FOUND: lot_status = 5;
-/// A fixed limit is reached (256 trackers at once, 2^31 slots), or there is no memory for more.
+/// A fixed limit is reached, or there is no memory for more. At once there can be 256 trackers, and
+/// 67,108,863 objects in all of them together (tracked ones, and untracked ancestors of such).
 pub const LOT_ERROR_LIMIT: lot_status = 6;
 /// An end without its beginning.
 pub const LOT_ERROR_NOT_ACTIVE: lot_status = 7;
@@ -433,19 +434,26 @@ pub unsafe extern "C" fn lot_tracker_create(
     })
 }
 
-/// Ends everything in a tracker (`LOT_CAUSE_SCOPE_CLEARED`; its observer is told) and the tracker itself. Refs
-/// stay safe to ask about, and are dead. Calls on other threads that are under way finish first; later ones
-/// are answered with `LOT_ERROR_NO_TRACKER`. Any thread.
+/// Ends everything in a tracker (`LOT_CAUSE_SCOPE_CLEARED`; its observer is told) and the tracker itself.
+/// Refs stay safe to ask about, and are dead. Calls on other threads that are under way finish first; later
+/// ones are answered with `LOT_ERROR_NO_TRACKER`. Any thread.
+///
+/// When this has returned, the observer does not run on any thread, and never will again: its `data` may
+/// go. One case is different: a call from inside an observer does not wait, since it would wait for itself.
 #[unsafe(no_mangle)]
 pub extern "C" fn lot_tracker_destroy(tracker: lot_tracker) -> lot_status {
     guard(|| Tracker::from(tracker).destroy_tracker())
 }
 
 /// Sets who is told of ends; null tells nobody. `data` is handed to it, from whatever thread a hook runs on.
-/// A call of the old observer that has begun on another thread may still be running when this returns.
+/// Any thread.
+///
+/// When this has returned, the old observer does not run on any thread, and never will again: its `data` may
+/// go. One case is different: a call from inside an observer does not wait, since it would wait for itself.
 ///
 /// # Safety
-/// The observer may be called with `data` from any thread until it is replaced or the tracker is destroyed.
+/// The observer may be called with `data` from any thread until a call that replaces it, or that destroys
+/// the tracker, has returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lot_tracker_set_observer(
     tracker: lot_tracker,
@@ -721,8 +729,10 @@ pub extern "C" fn lot_is_live(r#ref: lot_ref) -> bool {
     Ref::from(r#ref).is_live()
 }
 
-/// How a ref died. `LOT_ERROR_NOT_FOUND` for one that is live, was never given out, or died too long ago: at
-/// least the last 16,384 deaths of its scope are on record. Any thread.
+/// How a ref died. `LOT_ERROR_NOT_FOUND` for one that is live, was never given out, or died too long ago. Any
+/// thread.
+///
+/// The deaths on record are those of the whole process: 65,536 of them by default, in at most 4 MB.
 ///
 /// # Safety
 /// `out_death` is null or writable.

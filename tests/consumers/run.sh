@@ -113,8 +113,8 @@ other_rust)
   other=$work/target/release/libother_rust.a
   # Once as rustc makes it, with the Rust runtime's names global; once with the treatment of our own
   # library, to see that panics are still caught in a library that went through it.
-  "$CMAKE" "-DINPUT=$other" "-DOUTPUT=$work/libother_local.a" -DPREFIX=other_ "-DLD=$LD" "-DNM=$NM" \
-    "-DOBJCOPY=$OBJCOPY" "-DAR=$AR" -P "$SOURCE/cmake/localize.cmake"
+  "$CMAKE" "-DINPUT=$other" "-DOUTPUT=$work/libother_local.a" -DPREFIX=other_ "-DCC=$CC" "-DLD=$LD" \
+    "-DNM=$NM" "-DREADELF=$READELF" "-DOBJCOPY=$OBJCOPY" "-DAR=$AR" -P "$SOURCE/cmake/localize.cmake"
   for library in "$other" "$work/libother_local.a"; do
     for order in "$library $prefix/$LIBDIR/liblot.a" "$prefix/$LIBDIR/liblot.a $library"; do
       # shellcheck disable=SC2086 # the two libraries
