@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //! The tracker itself. Addresses are plain numbers here; nothing in this folder follows one, and nothing
 //! knows of C or MLIR.
+//!
+//! From the bottom up: [`sync`], [`table`] (slots), [`death_log`], [`filter`] and [`index`], [`observers`], [`state`]
+//! (what one tracker keeps), [`forest`] (the trees), [`registry`] (handles), [`tracker`] (what callers see), [`report`].
 
-pub mod forest;
-pub mod index;
-pub mod quarantine;
+pub mod death_log;
+mod filter;
+mod forest;
+mod index;
+pub mod observers;
+mod registry;
 pub mod report;
+mod state;
 pub mod sync;
-pub mod table;
+mod table;
 pub mod tracker;
 
 /// An odd number that spreads what it is multiplied with over the high bits (Fibonacci hashing).

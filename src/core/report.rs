@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //! What a tracker holds, written out for people (text), programs (JSON) and pictures (Graphviz DOT).
 
+use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Write};
 
 use serde_json::json;
 
 use super::forest::Entry;
+use super::table::{NONE, Slot, State};
 use super::tracker::Tracker;
 use crate::Error;
 
@@ -21,68 +23,131 @@ pub enum Format {
     Dot,
 }
 
+/// A node of the tree that is written.
+struct Line {
+    /// Position of the parent in the list of lines.
+    parent: Option<usize>,
+    depth: usize,
+    entry: Entry,
+}
+
 impl Tracker {
-    /// Writes what the tracker holds: a snapshot, taken scope by scope.
+    /// Writes what the tracker holds. It is read piece by piece: what other threads change meanwhile may be in the
+    /// report as it was before or after, or without its parent.
     pub fn report(self, format: Format, out: &mut dyn Write) -> Result<(), Error> {
         let name = self.name()?;
-        let nodes = self.entries()?;
+        let lines = lines(self.entries()?);
         let written = match format {
-            Format::Text => text(&name, &nodes, out),
-            Format::Json => json(&name, &nodes, out),
-            Format::Dot => dot(&name, &nodes, out),
+            Format::Text => text(&name, &lines, out),
+            Format::Json => json(&name, &lines, out),
+            Format::Dot => dot(&name, &lines, out),
         };
         written.map_err(|_| Error::internal(c"the report could not be written"))
     }
 }
 
-fn tracked(nodes: &[Entry]) -> usize {
-    nodes.iter().filter(|node| node.epoch != 0).count()
+/// Brings nodes into the order of the tree, parents before their children, and leaves out what is gone.
+fn lines(entries: Vec<Entry>) -> Vec<Line> {
+    let parents: HashMap<Slot, Slot> = entries
+        .iter()
+        .map(|entry| (entry.slot, entry.parent))
+        .collect();
+    let is_gone: HashSet<Slot> = entries
+        .iter()
+        .filter(|entry| entry.state == State::Gone)
+        .map(|entry| entry.slot)
+        .collect();
+    // The nearest parent that is not gone. What was read at different times may lead in a circle.
+    let parent_of = |entry: &Entry| {
+        let mut parent = entry.parent;
+        for _ in 0..is_gone.len() {
+            if !is_gone.contains(&parent) {
+                break;
+            }
+            parent = parents.get(&parent).copied().unwrap_or(NONE);
+        }
+        parents
+            .contains_key(&parent)
+            .then_some(parent)
+            .filter(|parent| !is_gone.contains(parent))
+    };
+    let mut children: HashMap<Option<Slot>, Vec<Entry>> = HashMap::new();
+    for entry in entries {
+        if !is_gone.contains(&entry.slot) {
+            children.entry(parent_of(&entry)).or_default().push(entry);
+        }
+    }
+    let mut lines: Vec<Line> = Vec::new();
+    // Without a root there may still be a circle, which starts anywhere then.
+    while let Some(first) = children
+        .get(&None)
+        .map(|_| None)
+        .or_else(|| children.keys().next().copied())
+    {
+        let top = children.remove(&first).unwrap_or_default();
+        let mut waiting: Vec<(Option<usize>, Entry)> =
+            top.into_iter().rev().map(|entry| (None, entry)).collect();
+        while let Some((parent, entry)) = waiting.pop() {
+            let below = children.remove(&Some(entry.slot)).unwrap_or_default();
+            let position = lines.len();
+            waiting.extend(below.into_iter().rev().map(|entry| (Some(position), entry)));
+            let depth = parent.map_or(0, |parent| lines[parent].depth + 1);
+            lines.push(Line {
+                parent,
+                depth,
+                entry,
+            });
+        }
+    }
+    lines
 }
 
-fn text(name: &str, nodes: &[Entry], out: &mut dyn Write) -> fmt::Result {
-    let tracked = tracked(nodes);
+fn tracked(lines: &[Line]) -> usize {
+    lines.iter().filter(|line| line.entry.epoch != 0).count()
+}
+
+fn text(name: &str, lines: &[Line], out: &mut dyn Write) -> fmt::Result {
+    /// What is deeper has its depth written down instead, so that a line does not grow with it.
+    const DEEPEST_INDENT: usize = 30;
+    let tracked = tracked(lines);
+    let anchors = lines.len() - tracked;
     writeln!(
         out,
-        "tracker {name:?}: {tracked} tracked, {} anchors",
-        nodes.len() - tracked
+        "tracker {name:?}: {tracked} tracked, {anchors} anchors"
     )?;
-    let mut depths: Vec<usize> = Vec::with_capacity(nodes.len());
-    for node in nodes {
-        let depth = node.parent.map_or(0, |parent| depths[parent] + 1);
-        depths.push(depth);
-        write!(
-            out,
-            "{:indent$}{:#x}",
-            "",
-            node.object,
-            indent = 2 * (depth + 1)
-        )?;
-        match node.epoch {
+    for Line { depth, entry, .. } in lines {
+        let indent = 2 * (1 + depth.min(&DEEPEST_INDENT));
+        write!(out, "{:indent$}", "")?;
+        if *depth > DEEPEST_INDENT {
+            write!(out, "[depth {depth}] ")?;
+        }
+        write!(out, "{:#x}", entry.object)?;
+        match entry.epoch {
             0 => write!(out, " (anchor)")?,
             epoch => {
-                write!(out, " epoch {epoch:#x} kind {}", node.kind)?;
-                if node.user != 0 {
-                    write!(out, " user {:#x}", node.user)?;
+                write!(out, " epoch {epoch:#x} kind {}", entry.kind)?;
+                if entry.user != 0 {
+                    write!(out, " user {:#x}", entry.user)?;
                 }
             }
         }
-        writeln!(out, " scope {:#x}", node.scope)?;
+        writeln!(out, " scope {:#x}", entry.scope)?;
     }
     Ok(())
 }
 
-fn json(name: &str, nodes: &[Entry], out: &mut dyn Write) -> fmt::Result {
-    let tracked = tracked(nodes);
-    let list: Vec<_> = nodes
+fn json(name: &str, lines: &[Line], out: &mut dyn Write) -> fmt::Result {
+    let tracked = tracked(lines);
+    let nodes: Vec<_> = lines
         .iter()
-        .map(|node| {
+        .map(|Line { parent, entry, .. }| {
             json!({
-                "object": format!("{:#x}", node.object),
-                "epoch": (node.epoch != 0).then(|| format!("{:#x}", node.epoch)),
-                "parent": node.parent.map(|parent| format!("{:#x}", nodes[parent].object)),
-                "scope": format!("{:#x}", node.scope),
-                "kind": (node.epoch != 0).then_some(node.kind),
-                "user": (node.user != 0).then(|| format!("{:#x}", node.user)),
+                "object": format!("{:#x}", entry.object),
+                "epoch": (entry.epoch != 0).then(|| format!("{:#x}", entry.epoch)),
+                "parent": parent.map(|parent| format!("{:#x}", lines[parent].entry.object)),
+                "scope": format!("{:#x}", entry.scope),
+                "kind": (entry.epoch != 0).then_some(entry.kind),
+                "user": (entry.user != 0).then(|| format!("{:#x}", entry.user)),
             })
         })
         .collect();
@@ -90,27 +155,27 @@ fn json(name: &str, nodes: &[Entry], out: &mut dyn Write) -> fmt::Result {
         "tracker": name,
         "tracked": tracked,
         "anchors": nodes.len() - tracked,
-        "nodes": list,
+        "nodes": nodes,
     });
     writeln!(out, "{report}")
 }
 
-fn dot(name: &str, nodes: &[Entry], out: &mut dyn Write) -> fmt::Result {
+fn dot(name: &str, lines: &[Line], out: &mut dyn Write) -> fmt::Result {
     writeln!(out, "digraph {} {{", json!(name))?;
     writeln!(out, "  node [shape=box, fontname=monospace];")?;
-    for (number, node) in nodes.iter().enumerate() {
-        let object = node.object;
-        match node.epoch {
+    for (number, Line { parent, entry, .. }) in lines.iter().enumerate() {
+        let object = entry.object;
+        match entry.epoch {
             0 => writeln!(out, "  n{number} [label=\"{object:#x}\", style=dashed];")?,
             epoch => {
-                let kind = node.kind;
+                let kind = entry.kind;
                 writeln!(
                     out,
                     "  n{number} [label=\"{object:#x}\\nkind {kind}, epoch {epoch:#x}\"];"
                 )?;
             }
         }
-        if let Some(parent) = node.parent {
+        if let Some(parent) = parent {
             writeln!(out, "  n{parent} -> n{number};")?;
         }
     }

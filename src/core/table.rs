@@ -1,28 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //! The slot table: one for the process, never freed and never moved, so that any ref can be asked about for ever.
 //!
-//! A slot holds one incarnation at a time. Its *hot* half, 16 bytes, is what a check reads: the object's
-//! address and the epoch. Its *cold* half, 32 bytes, holds the place in the tree and the rest; it is only
-//! touched under the lock of the slot's stripe.
+//! A slot holds one node at a time. Its *hot* half, 16 bytes, is what a check reads: the object's address and the
+//! epoch. Its *cold* half, 32 bytes, holds the node's state and its place in the tree. Only the holder of the lock of
+//! the slot's stripe changes either half.
 //!
 //! # Epochs
 //!
-//! An epoch is `generation << 32 | slot`. A slot's generation grows with every incarnation, and a slot whose
-//! generations are used up is retired: no epoch is ever given out twice (R2). While a slot's incarnation is not
-//! live, the epoch in its hot half names the neighbouring slot ([`ENDED`]). So whatever is looked up here with such an
-//! epoch is looked up there, and does not match.
+//! An epoch is `generation << 32 | slot`. A slot's generation grows with every incarnation. A slot whose generations
+//! are used up is retired, so no epoch is ever given out twice (R2). A dead slot's stored epoch has bit 0 flipped
+//! ([`ENDED`]), so it encodes the neighbour's number. A ref with that epoch is looked up in the neighbour, where it
+//! never matches.
 //!
 //! # Memory
 //!
-//! Two arrays, of the hot and of the cold halves. Their addresses are reserved when the first slot is asked for, and
-//! memory is added to them as slots are given out. So a check needs no directory of pieces, and its number of slots is
-//! a power of two, so that a mask makes any bits the number of a slot that can be read.
+//! The table is two arrays, of the hot and of the cold halves. Their addresses are reserved when the first slot is
+//! asked for. Memory is added as slots are given out. Masking the slot number makes every 64-bit value readable. A
+//! forged epoch still fails, because the stored epoch contains the slot's unmasked number.
+//!
+//! # Spare slots
+//!
+//! Stripes take free slots from the table in batches and give surplus batches back ([`take_batch`], [`give_batch`]):
+//! what one scope has freed is there for every other. A slot's stripe changes only while it is in a batch.
 
 use std::ptr;
 use std::sync::OnceLock;
 
 use super::SPREAD;
-use super::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering};
+use super::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering, lock};
 
 /// A slot's number; 0 stands for "none".
 pub type Slot = u32;
@@ -39,12 +44,19 @@ const RESERVED: usize = 1 << 26;
 /// their number doubles.
 const FIRST_LEN: usize = 1 << 16;
 
-/// The last generation of a slot.
-#[cfg(not(test))]
+/// How many slots a stripe takes or gives back at once.
+pub const BATCH: u32 = 64;
+
+/// The last generation of a slot, and for tests the one before the first.
+#[cfg(not(any(test, lot_small)))]
 const LAST_GENERATION: u32 = u32::MAX;
-/// Few enough that a test can use a slot up: 100,000 from the first one.
-#[cfg(test)]
-const LAST_GENERATION: u32 = (1 << 30) + 100_000;
+#[cfg(any(test, lot_small))]
+const BEFORE_FIRST_IN_TESTS: u32 = 1 << 30;
+/// Few enough that a test can use a slot up.
+#[cfg(lot_small)]
+const LAST_GENERATION: u32 = BEFORE_FIRST_IN_TESTS + 4;
+#[cfg(all(test, not(lot_small)))]
+const LAST_GENERATION: u32 = BEFORE_FIRST_IN_TESTS + 100_000;
 
 /// What a check reads.
 #[repr(C)]
@@ -53,81 +65,85 @@ pub struct Hot {
     epoch: AtomicU64,
 }
 
-/// The rest of a slot. Plain loads and stores (relaxed): the stripe's lock orders them.
+/// The rest of a slot. The stripe's lock orders the plain (relaxed) accesses to the links.
 #[repr(C)]
 pub struct Cold {
     pub parent: AtomicU32,
     pub first_child: AtomicU32,
     pub next: AtomicU32,
     pub previous: AtomicU32,
-    pub user: AtomicUsize,
+    user: AtomicUsize,
     /// Packed: see [`Meta`].
     meta: AtomicU32,
-    /// Where this slot's latest death is on record: a position in the stripe's quarantine plus 1, or 0.
+    /// Where this slot's latest death is on record; see [`super::death_log`].
     pub last_death: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Hot>() == 16 && size_of::<Cold>() == 32);
 
-/// What a slot stands for.
+/// What a node is. Changed by [`Node::set_state`], [`Node::start`] and [`Node::end`] alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
+    /// The slot has no node. It is in a stripe's list of free slots, or in a batch.
     Free = 0,
-    /// An untracked object, kept for its place in the tree.
-    Anchor = 1,
+    /// An untracked object that has something tracked below it. It is in the index.
+    Placeholder = 1,
+    /// A live incarnation. It is in the index.
     Tracked = 2,
+    /// What an object leaves behind that ended alone, while more than one thing is below it. It is not in the index,
+    /// and has no address: whoever looks for its children's parent passes through it.
+    Gone = 3,
+    /// The slot's generations are used up; it never has a node again.
+    Retired = 4,
 }
 
-/// The small facts of a slot in 32 bits: `scope:21 | kind:4 | state:2 | stripe:5`.
+/// The small facts of a slot in 32 bits: `scope:20 | kind:4 | state:3 | stripe:5`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Meta(u32);
 
 pub const STRIPE_BITS: u32 = 5;
-pub const MAX_SCOPES_PER_STRIPE: u32 = 1 << 21;
+pub const MAX_SCOPES_PER_STRIPE: u32 = 1 << 20;
 
 impl Meta {
+    const KIND: u32 = 8;
+    const SCOPE: u32 = 12;
+
     pub const fn new(stripe: u8, scope: u32, kind: u8, state: State) -> Self {
-        Self(scope << 11 | (kind as u32) << 7 | (state as u32) << 5 | stripe as u32)
+        let packed = scope << Self::SCOPE | (kind as u32) << Self::KIND;
+        Self(packed | (state as u32) << STRIPE_BITS | stripe as u32)
     }
 
     /// Position in the stripe's list of scopes.
     pub const fn scope(self) -> u32 {
-        self.0 >> 11
+        self.0 >> Self::SCOPE
     }
 
     pub const fn kind(self) -> u8 {
-        (self.0 >> 7 & 0xf) as u8
+        (self.0 >> Self::KIND & 0xf) as u8
     }
 
     pub const fn is(self, state: State) -> bool {
-        self.0 >> 5 & 3 == state as u32
+        self.0 >> STRIPE_BITS & 7 == state as u32
     }
 
-    /// Never changes once the slot is in use: it says whose lock guards the slot.
+    /// Whose lock guards the slot.
     pub const fn stripe(self) -> u8 {
         (self.0 & 0x1f) as u8
     }
 
-    /// The same node in another state.
-    pub const fn with(self, kind: u8, state: State) -> Self {
+    /// Whether this is of a node of that scope. Nodes of other stripes are not ours to read, except for this.
+    pub const fn is_in(self, stripe: u8, scope: u32) -> bool {
+        const SMALL: u32 = 0xff << STRIPE_BITS & 0xfff;
+        self.0 & !SMALL == scope << Self::SCOPE | stripe as u32
+    }
+
+    const fn with(self, kind: u8, state: State) -> Self {
         Self::new(self.stripe(), self.scope(), kind, state)
     }
 }
 
-impl Cold {
-    #[inline]
-    pub fn meta(&self) -> Meta {
-        Meta(self.meta.load(Ordering::Relaxed))
-    }
-
-    #[inline]
-    pub fn set_meta(&self, meta: Meta) {
-        self.meta.store(meta.0, Ordering::Relaxed);
-    }
-}
-
-/// All that a check reads besides the slot. `lot/lot.hpp` knows it as `lot_live_table`, and does inline what [`is_live`]
-/// does.
+/// All that a check reads besides the slot. `lot/lot.hpp` knows it as `lot_live_table`, and does inline what
+/// [`is_live`] does.
 #[repr(C)]
 struct Table {
     hot: AtomicPtr<Hot>,
@@ -137,24 +153,27 @@ struct Table {
 
 #[unsafe(export_name = "lot_live_table")]
 static TABLE: Table = Table {
-    hot: AtomicPtr::new((&raw const NOTHING).cast_mut()),
-    mask: AtomicU32::new(0),
+    hot: AtomicPtr::new((&raw const NOTHING).cast_mut().cast()),
+    mask: AtomicU32::new(MASK_WITHOUT_MEMORY),
 };
 
-/// The table before it has memory, and slot 0: it is never given out, and the null ref must not look like it.
-static NOTHING: Hot = Hot {
-    object: AtomicUsize::new(0),
-    epoch: AtomicU64::new(ENDED),
-};
+/// The mask before the table has memory, when checks read [`NOTHING`].
+const MASK_WITHOUT_MEMORY: u32 = 1;
+
+/// The table before it has memory. Each of the two has its neighbour's number, so no epoch matches.
+static NOTHING: [Hot; 2] = [const { Hot::dead(1) }, const { Hot::dead(0) }];
 
 static COLD: AtomicPtr<Cold> = AtomicPtr::new(ptr::null_mut());
 
-/// The next slot that was never used. Slot 0 is "none".
-static NEXT_FRESH: AtomicU32 = AtomicU32::new(1);
-static GROWING: Lock<Memory> = Lock::new(Memory {
+static STORE: Lock<Store> = lock::new(Store {
     reserved: 0,
     len: 0,
+    next_fresh: NONE,
+    batches: NONE,
 });
+
+/// The end of the slots that have been given out so far.
+static FRESH_END: AtomicU32 = AtomicU32::new(1);
 
 pub const fn slot_of(epoch: u64) -> Slot {
     epoch as u32
@@ -164,11 +183,11 @@ pub const fn generation_of(epoch: u64) -> u32 {
     (epoch >> 32) as u32
 }
 
-/// A slot that was given out by [`reserve`], with both its halves at hand.
+/// A slot that was given out, with both its halves at hand.
 #[derive(Clone, Copy)]
 pub struct Node {
     pub slot: Slot,
-    pub hot: &'static Hot,
+    hot: &'static Hot,
     pub cold: &'static Cold,
 }
 
@@ -176,7 +195,8 @@ impl Node {
     /// The slot, if the table has it.
     #[inline]
     pub fn find(slot: Slot) -> Option<Node> {
-        let exists = slot <= TABLE.mask.load(Ordering::Acquire) && slot != NONE;
+        let mask = TABLE.mask.load(Ordering::Acquire);
+        let exists = slot <= mask && slot != NONE && mask != MASK_WITHOUT_MEMORY;
         // SAFETY: it exists.
         exists.then(|| unsafe { Self::existing(slot) })
     }
@@ -185,15 +205,8 @@ impl Node {
     #[inline]
     pub fn at(slot: Slot) -> Node {
         debug_assert!(Self::find(slot).is_some());
-        // SAFETY: slots come from `reserve` and nowhere else.
+        // SAFETY: slots come from `take_batch` and nowhere else.
         unsafe { Self::existing(slot) }
-    }
-
-    /// The epoch, if the slot's incarnation is live.
-    #[inline]
-    pub fn live_epoch(self) -> Option<u64> {
-        let epoch = self.hot.epoch.load(Ordering::Acquire);
-        (slot_of(epoch) == self.slot).then_some(epoch)
     }
 
     /// # Safety
@@ -211,6 +224,97 @@ impl Node {
                 cold: &*cold.add(slot as usize),
             }
         }
+    }
+
+    #[inline]
+    pub fn meta(self) -> Meta {
+        Meta(self.cold.meta.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub fn is(self, state: State) -> bool {
+        self.meta().is(state)
+    }
+
+    #[inline]
+    fn set_meta(self, meta: Meta) {
+        self.cold.meta.store(meta.0, Ordering::Relaxed);
+    }
+
+    /// The object's address; of a node that is gone, 0.
+    #[inline]
+    pub fn object(self) -> usize {
+        self.hot.object.load(Ordering::Acquire)
+    }
+
+    /// Whether the node stands for the object at that address, now. No node stands for address 0.
+    #[inline]
+    pub fn is_at(self, object: usize) -> bool {
+        self.object() == object && object != 0
+    }
+
+    /// The epoch, if the slot's incarnation is live.
+    #[inline]
+    pub fn live_epoch(self) -> Option<u64> {
+        let epoch = self.hot.epoch.load(Ordering::Acquire);
+        (slot_of(epoch) == self.slot).then_some(epoch)
+    }
+
+    #[inline]
+    pub fn user(self) -> usize {
+        // Acquire, so that whoever sees a later incarnation's pointer also sees that the earlier one has ended.
+        self.cold.user.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub fn set_user(self, user: usize) {
+        self.cold.user.store(user, Ordering::Release);
+    }
+
+    /// Makes a free slot a placeholder for an object.
+    #[inline]
+    pub fn occupy(self, stripe: u8, scope: u32, object: usize) {
+        debug_assert!(self.is(State::Free) && self.meta().stripe() == stripe);
+        self.set_meta(Meta::new(stripe, scope, 0, State::Placeholder));
+        self.hot.object.store(object, Ordering::Release);
+    }
+
+    /// Makes the node one that is not tracked, which it must not be already. A node that is gone stands for no
+    /// address.
+    #[inline]
+    pub fn set_state(self, state: State) {
+        debug_assert!(!self.is(State::Tracked) && state != State::Tracked);
+        self.set_meta(self.meta().with(0, state));
+        if state == State::Gone {
+            self.hot.object.store(0, Ordering::Release);
+        }
+    }
+
+    /// Starts an incarnation of a placeholder's object and gives its epoch. The slot must not be used up.
+    #[inline]
+    pub fn start(self, kind: u8, user: usize) -> u64 {
+        debug_assert!(self.is(State::Placeholder) && !self.is_used_up());
+        self.set_meta(self.meta().with(kind, State::Tracked));
+        self.set_user(user);
+        let generation = generation_of(self.hot.epoch.load(Ordering::Relaxed)) + 1;
+        let epoch = (generation as u64) << 32 | self.slot as u64;
+        self.hot.epoch.store(epoch, Ordering::Release);
+        epoch
+    }
+
+    /// Ends a tracked node's incarnation: from here on every check says dead. The node is a placeholder then.
+    #[inline]
+    pub fn end(self) {
+        debug_assert!(self.is(State::Tracked));
+        let epoch = self.hot.epoch.load(Ordering::Relaxed);
+        self.hot.epoch.store(epoch ^ ENDED, Ordering::Release);
+        self.set_meta(self.meta().with(0, State::Placeholder));
+    }
+
+    /// Whether no further incarnation may start in this slot (R2: it is retired, never wrapped).
+    #[inline]
+    pub fn is_used_up(self) -> bool {
+        generation_of(self.hot.epoch.load(Ordering::Relaxed)) == LAST_GENERATION
     }
 }
 
@@ -231,89 +335,99 @@ pub fn is_live(object: usize, epoch: u64) -> bool {
 }
 
 impl Hot {
-    #[inline]
-    pub fn object(&self) -> usize {
-        self.object.load(Ordering::Acquire)
-    }
-
-    /// Says which object the slot stands for, without making it live. The slot must not be live.
-    #[inline]
-    pub fn set_object(&self, object: usize) {
-        self.object.store(object, Ordering::Release);
-    }
-
-    /// Starts a new incarnation of the slot's object and gives its epoch. The slot must not be live, nor
-    /// used up.
-    #[inline]
-    pub fn publish(&self, slot: Slot) -> u64 {
-        let generation = generation_of(self.epoch.load(Ordering::Relaxed)) + 1;
-        let epoch = (generation as u64) << 32 | slot as u64;
-        self.epoch.store(epoch, Ordering::Release);
-        epoch
-    }
-
-    /// Ends the incarnation and gives its epoch; from here on every check says dead. The slot must be live.
-    #[inline]
-    pub fn end(&self) -> u64 {
-        let epoch = self.epoch.load(Ordering::Relaxed);
-        self.epoch.store(epoch ^ ENDED, Ordering::Release);
-        epoch
-    }
-
-    /// Whether no further incarnation may start in this slot (R2: it is retired, never wrapped).
-    #[inline]
-    pub fn is_used_up(&self) -> bool {
-        generation_of(self.epoch.load(Ordering::Relaxed)) == LAST_GENERATION
+    const fn dead(epoch: u64) -> Self {
+        Self {
+            object: AtomicUsize::new(0),
+            epoch: AtomicU64::new(epoch),
+        }
     }
 }
 
 /// The generation that fresh slots have behind them. It depends on where this library is loaded, so that two
 /// copies of it in one process (in two bindings, say) do not give out the same epochs.
 fn generation_before_first() -> u32 {
-    static BEFORE: OnceLock<u32> = OnceLock::new();
-    *BEFORE.get_or_init(|| {
-        let here = &raw const NEXT_FRESH as u64;
-        // 30 bits, so that three quarters of the generations remain.
-        let mixed = (here >> 4).wrapping_mul(SPREAD);
-        if cfg!(test) {
-            1 << 30
-        } else {
-            (mixed >> 34) as u32
-        }
-    })
+    #[cfg(any(test, lot_small))]
+    return BEFORE_FIRST_IN_TESTS;
+    #[cfg(not(any(test, lot_small)))]
+    {
+        static BEFORE: OnceLock<u32> = OnceLock::new();
+        *BEFORE.get_or_init(|| {
+            let here = &raw const FRESH_END as u64;
+            // 30 bits, so that three quarters of the generations remain.
+            ((here >> 4).wrapping_mul(SPREAD) >> 34) as u32
+        })
+    }
 }
 
-/// Gives `count` slots that were never used, for `stripe`, as the first of them; `None` when the table is full
-/// or the system has no memory for them.
-pub fn reserve(count: u32, stripe: u8) -> Option<Slot> {
-    let mut memory = GROWING.lock();
-    let first = NEXT_FRESH.load(Ordering::Relaxed);
-    let end = first.checked_add(count)?;
-    while end as usize > memory.len {
-        memory.grow()?;
+// Spare slots ----------------------------------------------------------------------------------------------
+
+/// Gives free slots to a stripe, linked through `next`, and says how many: at most [`BATCH`]. `None` when the table is
+/// full or the system has no memory for more.
+#[cold]
+pub fn take_batch(stripe: u8) -> Option<(Slot, u32)> {
+    let mut store = STORE.lock();
+    if store.batches == NONE {
+        return store.fresh_batch(stripe);
     }
-    NEXT_FRESH.store(end, Ordering::Relaxed);
-    let free = Meta::new(stripe, 0, 0, State::Free);
-    let generation = generation_before_first() as u64;
-    for slot in first..end {
+    let first = store.batches;
+    store.batches = Node::at(first).cold.previous.load(Ordering::Relaxed);
+    drop(store);
+    let mut slot = first;
+    while slot != NONE {
         let node = Node::at(slot);
-        node.cold.set_meta(free);
-        let epoch = generation << 32 | slot as u64 ^ ENDED;
-        node.hot.epoch.store(epoch, Ordering::Release);
+        node.set_meta(Meta::new(stripe, 0, 0, State::Free));
+        slot = node.cold.next.load(Ordering::Relaxed);
     }
-    Some(first)
+    Some((first, BATCH))
 }
 
-/// What the table has of the system.
-struct Memory {
+/// Takes [`BATCH`] free slots that a stripe does not need, linked through `next`.
+#[cold]
+pub fn give_batch(first: Slot) {
+    let mut store = STORE.lock();
+    let cold = Node::at(first).cold;
+    cold.previous.store(store.batches, Ordering::Relaxed);
+    store.batches = first;
+}
+
+/// The end of the slots that have been given out so far.
+pub fn end() -> Slot {
+    FRESH_END.load(Ordering::Acquire)
+}
+
+/// What the table has of the system, and what nobody uses of it.
+struct Store {
     /// How many slots there are addresses for, and for how many of these there is memory.
     reserved: usize,
     len: usize,
+    /// The next slot that was never used; 0 before the table has memory.
+    next_fresh: Slot,
+    /// Batches of free slots, linked through `previous` of the first slot of each.
+    batches: Slot,
 }
 
-impl Memory {
+impl Store {
+    fn fresh_batch(&mut self, stripe: u8) -> Option<(Slot, u32)> {
+        if self.next_fresh as usize == self.len {
+            self.grow()?;
+        }
+        // Up to the next multiple, so that the slots of a batch share cache lines with no other batch's.
+        let first = self.next_fresh.max(1);
+        let end = (first / BATCH + 1) * BATCH;
+        for slot in first..end {
+            let node = Node::at(slot);
+            node.set_meta(Meta::new(stripe, 0, 0, State::Free));
+            let next = if slot + 1 == end { NONE } else { slot + 1 };
+            node.cold.next.store(next, Ordering::Relaxed);
+            let epoch = (generation_before_first() as u64) << 32 | slot as u64 ^ ENDED;
+            node.hot.epoch.store(epoch, Ordering::Release);
+        }
+        self.next_fresh = end;
+        FRESH_END.store(end, Ordering::Release);
+        Some((first, end - first))
+    }
+
     /// Gives the table memory for twice as many slots.
-    #[cold]
     fn grow(&mut self) -> Option<()> {
         if self.len == 0 {
             return self.start();
@@ -332,9 +446,12 @@ impl Memory {
         let (slots, place) = reserve_addresses()?;
         let hot: *mut Hot = place.cast();
         let cold: *mut Cold = hot.wrapping_add(slots).cast();
-        add_memory(hot, 0, FIRST_LEN)?;
-        add_memory(cold, 0, FIRST_LEN)?;
-        // SAFETY: the first slot has memory.
+        if add_memory(hot, 0, FIRST_LEN).is_none() || add_memory(cold, 0, FIRST_LEN).is_none() {
+            // SAFETY: the mapping is new, has this size, and nobody knows of it.
+            unsafe { libc::munmap(place, slots * SLOT_SIZE) };
+            return None;
+        }
+        // SAFETY: the first slot has memory. It is never given out; its epoch names its neighbour.
         unsafe { &*hot }.epoch.store(ENDED, Ordering::Relaxed);
         COLD.store(cold, Ordering::Relaxed);
         TABLE.hot.store(hot, Ordering::Release);
@@ -349,9 +466,10 @@ impl Memory {
     }
 }
 
+const SLOT_SIZE: usize = size_of::<Hot>() + size_of::<Cold>();
+
 /// Reserves addresses for the table, for as many slots as the system grants, and says for how many.
 fn reserve_addresses() -> Option<(usize, *mut libc::c_void)> {
-    const SLOT_SIZE: usize = size_of::<Hot>() + size_of::<Cold>();
     let mut slots = RESERVED;
     // A process with a limit for its addresses needs them for other things: at most an eighth is ours.
     let share = address_limit() / 8;
@@ -374,7 +492,7 @@ fn reserve_addresses() -> Option<(usize, *mut libc::c_void)> {
 /// Makes elements of an array usable. The system zeroes each page as it is touched: no hook pays for all.
 fn add_memory<T>(array: *mut T, from: usize, to: usize) -> Option<()> {
     let (place, size) = (array.wrapping_add(from), (to - from) * size_of::<T>());
-    // SAFETY: the elements are in the addresses that `Memory::reserve` got, and nobody has used them yet.
+    // SAFETY: the elements are in the addresses that `reserve_addresses` got, and nobody has used them yet.
     let result = unsafe { libc::mprotect(place.cast(), size, libc::PROT_READ | libc::PROT_WRITE) };
     (result == 0).then_some(())
 }
@@ -396,16 +514,37 @@ fn address_limit() -> usize {
 mod tests {
     use super::*;
 
+    const STATES: [State; 5] = [
+        State::Free,
+        State::Placeholder,
+        State::Tracked,
+        State::Gone,
+        State::Retired,
+    ];
+
     #[test]
     fn meta_survives_packing() {
-        for state in [State::Free, State::Anchor, State::Tracked] {
-            let meta = Meta::new(31, MAX_SCOPES_PER_STRIPE - 1, 15, state);
-            assert_eq!(
-                (meta.stripe(), meta.scope(), meta.kind()),
-                (31, MAX_SCOPES_PER_STRIPE - 1, 15)
+        let scope = MAX_SCOPES_PER_STRIPE - 1;
+        for state in STATES {
+            let meta = Meta::new(31, scope, 15, state);
+            assert_eq!((meta.stripe(), meta.scope(), meta.kind()), (31, scope, 15));
+            assert!(
+                STATES
+                    .iter()
+                    .all(|other| meta.is(*other) == (*other == state))
             );
-            assert!(meta.is(state) && meta.with(3, State::Free).is(State::Free));
+            assert!(meta.is_in(31, scope));
+            assert!(!meta.is_in(30, scope) && !meta.is_in(31, scope - 1));
+            assert!(meta.with(3, State::Free).is(State::Free));
             assert_eq!(meta.with(3, State::Free).kind(), 3);
+        }
+    }
+
+    /// Whatever slot an epoch names, the stored epochs before the first registration do not match.
+    #[test]
+    fn r03_nothing_is_live_in_an_empty_table() {
+        for epoch in [0, 1, 2, 3, u64::MAX, 1 << 32, 1 << 32 | 1] {
+            assert!(!is_live(0, epoch), "{epoch:#x}");
         }
     }
 }

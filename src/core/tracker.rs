@@ -1,102 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//! Trackers: what the hooks, the registration and the questions do, over [`super::forest`].
+//! Trackers and refs as callers see them: what the hooks, the registration and the questions do, over
+//! [`super::forest`].
 
 use std::cell::Cell;
-use std::ptr;
-use std::sync::Arc;
 
-use super::forest::{self, Conflict, Ending, Entry, STRIPES, Stripe};
-use super::index::Index;
-use super::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Gate, Lock, Ordering, Padded};
+use super::death_log;
+use super::forest::{
+    self, Ending, Entry, Limited, Registered, Reserve, STRIPES, Stripe, reference_of,
+};
+use super::observers::{Observer, PendingEnds};
+use super::registry::{self, PIECE};
+use super::state::TrackerState;
+use super::sync::{LockGuard, fork_lock};
 use super::table::{self, Node, State, slot_of};
-use crate::{Attribution, Cause, Death, Description, End, Error, KIND_COUNT, Ref, Stats, Visit};
-
-/// How many trackers there can be at once.
-const MAX_TRACKERS: usize = 256;
-
-/// A tracker's share of one stripe. Written under the stripe's lock, read without it.
-#[derive(Default)]
-pub struct Share {
-    nodes: AtomicU32,
-    tracked: [AtomicU32; KIND_COUNT],
-    ended: AtomicU64,
-    released: AtomicU64,
-    missed_ends: AtomicU64,
-}
-
-/// Is told of ends; see [`Tracker::set_observer`].
-pub type Observer = Arc<dyn Fn(&[End]) + Send + Sync>;
-
-/// What is behind a tracker's handle. Never freed, so that a late call finds something to be refused by;
-/// the next tracker takes it over.
-pub struct Inner {
-    /// The handle of the tracker that uses it now; 0 for none.
-    id: AtomicU64,
-    pub index: Index,
-    pub stripes: [Padded<Share>; STRIPES],
-    /// Bit n: the tracker may have nodes in stripe n.
-    busy: AtomicU32,
-    exact_sources: AtomicU32,
-    observed: AtomicBool,
-    observer: Lock<Option<Observer>>,
-    name: Lock<String>,
-}
-
-/// The handle's low byte says which of these.
-static TRACKERS: [AtomicPtr<Inner>; MAX_TRACKERS] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; MAX_TRACKERS];
-/// The number of the next tracker; guards the making and ending of trackers too.
-static NEXT_SERIAL: Lock<u64> = Lock::new(1);
+use crate::{Attribution, Cause, Death, Description, Error, KIND_COUNT, Ref, Stats, Visit};
 
 thread_local! {
     static ATTRIBUTION: Cell<Attribution> = const { Cell::new(Attribution::NONE) };
-}
-
-fn bump(counter: &AtomicU64) {
-    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-}
-
-fn step(counter: &AtomicU32, by: i32) -> u32 {
-    let now = counter.load(Ordering::Relaxed).wrapping_add_signed(by);
-    counter.store(now, Ordering::Relaxed);
-    now
-}
-
-impl Share {
-    pub fn add_node(&self, tracker: &Inner, stripe: u8) {
-        step(&self.nodes, 1);
-        // Looked at first: hooks of all threads read this line, so it must not be written without need.
-        if tracker.busy.load(Ordering::Relaxed) & 1 << stripe == 0 {
-            tracker.busy.fetch_or(1 << stripe, Ordering::Release);
-        }
-    }
-
-    pub fn remove_node(&self) {
-        step(&self.nodes, -1);
-    }
-
-    /// Takes the stripe's bit back if there are no nodes in it. Not done by every removal, since objects that come
-    /// and go one at a time would then have all threads fight over the bits.
-    pub fn settle(&self, tracker: &Inner, stripe: u8) {
-        if self.nodes.load(Ordering::Relaxed) == 0 {
-            tracker.busy.fetch_and(!(1 << stripe), Ordering::Release);
-        }
-    }
-
-    pub fn count_start(&self, kind: u8) {
-        step(&self.tracked[kind as usize], 1);
-    }
-
-    pub fn count_end(&self, kind: u8, cause: Cause) {
-        step(&self.tracked[kind as usize], -1);
-        bump(match cause {
-            Cause::Released => &self.released,
-            _ => &self.ended,
-        });
-        if cause == Cause::MissedEnd {
-            bump(&self.missed_ends);
-        }
-    }
 }
 
 /// A tracker: the registry of live objects of one binding library. This is its handle, a copyable number; the
@@ -109,79 +29,12 @@ pub struct Tracker {
     id: u64,
 }
 
-#[inline]
-fn inner_of(id: u64) -> Option<&'static Inner> {
-    let inner = TRACKERS[id as usize % MAX_TRACKERS].load(Ordering::Acquire);
-    // SAFETY: entries are null or point to an `Inner` that was leaked for good.
-    let inner = unsafe { inner.as_ref() }?;
-    (id != 0 && inner.id.load(Ordering::Acquire) == id).then_some(inner)
-}
-
-/// Collects ends while locks are held, and tells the observer of them afterwards (R15).
-struct Notice {
-    inner: &'static Inner,
-    is_wanted: bool,
-    ends: Vec<End>,
-}
-
-impl Notice {
-    #[inline]
-    fn new(inner: &'static Inner) -> Self {
-        Self {
-            inner,
-            is_wanted: inner.observed.load(Ordering::Acquire),
-            ends: Vec::new(),
-        }
-    }
-
-    /// Where to put ends, if anybody wants to hear of them.
-    #[inline]
-    fn list(&mut self) -> Option<&mut Vec<End>> {
-        self.is_wanted.then_some(&mut self.ends)
-    }
-
-    #[inline]
-    fn deliver(self) {
-        if self.is_wanted {
-            tell(self.inner, &self.ends);
-        }
-    }
-}
-
-#[cold]
-fn tell(inner: &Inner, ends: &[End]) {
-    let observer = inner.observer.lock().clone();
-    if let Some(observer) = observer.filter(|_| !ends.is_empty()) {
-        observer(ends);
-    }
-}
-
 impl Tracker {
     // Trackers -----------------------------------------------------------------------------------------
 
     /// Makes a tracker. `name` is for reports.
     pub fn new(name: &str) -> Result<Self, Error> {
-        let _pass = Gate::enter();
-        let mut serial = NEXT_SERIAL.lock();
-        for (position, entry) in TRACKERS.iter().enumerate() {
-            let mut known = entry.load(Ordering::Acquire);
-            if known.is_null() {
-                known = Box::into_raw(Box::new(Inner::new()));
-                entry.store(known, Ordering::Release);
-            }
-            // SAFETY: not null, and leaked for good.
-            let inner: &'static Inner = unsafe { &*known };
-            if inner.id.load(Ordering::Acquire) == 0 {
-                *inner.name.lock() = name.to_owned();
-                let id = *serial * MAX_TRACKERS as u64 + position as u64;
-                *serial += 1;
-                inner.id.store(id, Ordering::Release);
-                return Ok(Self { id });
-            }
-        }
-        Err(Error::limit(
-            c"256 trackers exist already; destroy one, or share one",
-        ))
+        registry::create(name).map(|id| Self { id })
     }
 
     /// The handle as a number; 0 is no tracker's.
@@ -195,114 +48,51 @@ impl Tracker {
         Self { id }
     }
 
-    fn inner(self) -> Result<&'static Inner, Error> {
-        inner_of(self.id).ok_or(Error::NO_TRACKER)
-    }
-
     /// Ends everything in the tracker ([`Cause::ScopeCleared`]) and the tracker itself. Its refs stay safe to
     /// ask about, and are dead.
+    ///
+    /// The observer is told of these ends, if there is one. When the call has returned, the observer does not run and
+    /// will not run, unless the call was made from inside an observer.
     pub fn destroy_tracker(self) -> Result<(), Error> {
-        let pass = Gate::enter();
-        let serial = NEXT_SERIAL.lock();
-        let inner = self.inner()?;
-        // From here on nobody gets in any more; whoever holds a stripe's lock is done before we get it.
-        inner.id.store(0, Ordering::Release);
-        let mut notice = Notice::new(inner);
-        for number in 0..STRIPES {
-            let mut stripe = forest::stripe(number as u8).lock();
-            for scope in stripe.scopes_of(self.id) {
-                let mut ending = Ending::now(Ref::NULL, notice.list());
-                stripe.clear_scope(inner, scope, &mut ending);
-            }
-            inner.stripes[number].0.settle(inner, number as u8);
-            stripe.forget_scopes_of(self.id);
-        }
-        inner.index.shrink();
-        for share in &inner.stripes {
-            let share = &share.0;
-            for counter in [&share.ended, &share.released, &share.missed_ends] {
-                counter.store(0, Ordering::Relaxed);
-            }
-        }
-        inner.exact_sources.store(0, Ordering::Release);
-        inner.observed.store(false, Ordering::Release);
-        let observer = inner.observer.lock().take();
-        drop(serial);
-        drop(pass);
-        if let Some(observer) = observer
-            && !notice.ends.is_empty()
-        {
-            observer(&notice.ends);
-        }
-        Ok(())
+        registry::destroy(self.id)
     }
 
     /// Sets who is told of ends, or `None`. Called on the thread of the hook, after the state has changed and
-    /// with no lock held: it may call the tracker. A call that has begun on another thread may still be
-    /// running when the observer has been replaced.
+    /// with no lock held: it may call the tracker.
+    ///
+    /// When the call has returned, the observer that was there before does not run and will not run, unless the call
+    /// was made from inside an observer. The wait is for calls of it on other threads.
     pub fn set_observer(self, observer: Option<Observer>) -> Result<(), Error> {
-        let old;
-        {
-            let _pass = Gate::enter();
-            let inner = self.inner()?;
-            let mut place = inner.observer.lock();
-            inner.observed.store(observer.is_some(), Ordering::Release);
-            old = std::mem::replace(&mut *place, observer);
-        }
-        drop(old); // Runs foreign code, so not under the lock.
-        Ok(())
+        registry::set_observer(self.id, observer)
     }
 
+    /// The tracker's figures.
     pub fn stats(self) -> Result<Stats, Error> {
-        let inner = self.inner()?;
-        let mut stats = Stats {
-            internal_errors: crate::internal_errors(),
-            ..Stats::default()
-        };
-        let mut nodes = 0;
-        for share in &inner.stripes {
-            let share = &share.0;
-            nodes += share.nodes.load(Ordering::Relaxed) as usize;
-            let tracked = share
-                .tracked
-                .iter()
-                .map(|count| count.load(Ordering::Relaxed) as usize);
-            stats.tracked += tracked.sum::<usize>();
-            stats.ended += share.ended.load(Ordering::Relaxed);
-            stats.released += share.released.load(Ordering::Relaxed);
-            stats.missed_ends += share.missed_ends.load(Ordering::Relaxed);
-        }
-        stats.created = stats.tracked as u64 + stats.ended + stats.released;
-        stats.anchors = nodes.saturating_sub(stats.tracked);
-        stats.exact_sources = inner.exact_sources.load(Ordering::Acquire);
-        Ok(stats)
+        Ok(registry::open(self.id)?.state().stats())
     }
 
     /// The name that the tracker was given.
     pub fn name(self) -> Result<String, Error> {
-        let _pass = Gate::enter();
-        Ok(self.inner()?.name.lock().clone())
+        Ok(registry::open(self.id)?.state().name.clone())
     }
 
     /// States that a source now reports every destruction (R10). Sources nest.
     pub fn exact_begin(self) -> Result<(), Error> {
-        self.inner()?.exact_sources.fetch_add(1, Ordering::AcqRel);
+        registry::open(self.id)?.state().exact_begin();
         Ok(())
     }
 
     /// Takes one [`exact_begin`](Self::exact_begin) back.
     pub fn exact_end(self) -> Result<(), Error> {
-        let sources = &self.inner()?.exact_sources;
-        let less = |active: u32| active.checked_sub(1);
-        match sources.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Error::not_active(c"no exact source is active")),
+        match registry::open(self.id)?.state().exact_end() {
+            true => Ok(()),
+            false => Err(Error::not_active(c"no exact source is active")),
         }
     }
 
     /// Whether an exact source is active. A handle that is no tracker's is not exact.
     pub fn is_exact(self) -> bool {
-        inner_of(self.id).is_some_and(Inner::is_exact)
+        registry::open(self.id).is_ok_and(|open| open.state().is_exact())
     }
 
     // Registration -------------------------------------------------------------------------------------
@@ -323,174 +113,49 @@ impl Tracker {
     }
 
     fn register(self, description: &Description, is_new: bool) -> Result<(Ref, usize), Error> {
-        let Description {
-            object,
-            scope,
-            kind,
-            ancestors,
-            user,
-        } = *description;
-        if object == 0 {
+        if description.object == 0 {
             return Err(Error::null(c"the object is null"));
         }
-        if kind as usize >= KIND_COUNT {
+        if description.kind as usize >= KIND_COUNT {
             return Err(Error::invalid(c"the kind is not below 16"));
         }
-        // A refused call changes nothing: whatever ends something here checks first.
-        let check = || ancestors.map_or(Ok(()), |list| forest::check_ancestors(object, list));
-        let pass = Gate::enter();
-        let inner = self.inner()?;
-        let mut notice = Notice::new(inner);
-        let number = forest::stripe_of(self.id, scope);
-        let registered = loop {
-            let mut stripe = forest::stripe(number).lock();
-            // A tracker that is being destroyed clears each stripe under its lock: after that, no more.
-            if inner.id.load(Ordering::Acquire) != self.id {
-                break Err(Error::NO_TRACKER);
+        let open = registry::open(self.id)?;
+        let state = open.state();
+        let mut ends = PendingEnds::new(state);
+        let number = forest::stripe_of(self.id, description.scope);
+        let mut ending = Ending::new(ends.list());
+        let registered = forest::stripe(number).register(state, description, is_new, &mut ending);
+        let registered = match registered {
+            Registered::As(reference, user) => Ok((reference, user)),
+            Registered::Refused(error) => Err(error),
+            Registered::Conflict(_) => {
+                register_after_conflicts(state, description, is_new, &mut ending)
             }
-            let placed = stripe.node_in_scope(inner, self.id, number, scope, object);
-            let (node, is_new_node) = match placed {
-                Ok(Ok(found)) => found,
-                Ok(Err(Conflict(object))) => {
-                    drop(stripe);
-                    if let Err(error) = check() {
-                        break Err(error);
-                    }
-                    self.miss_end(inner, object, &mut notice);
-                    continue;
-                }
-                Err(error) => break Err(error),
-            };
-            if !is_new_node {
-                let meta = node.cold.meta();
-                let is_tracked = meta.is(State::Tracked);
-                if (is_new || is_tracked && meta.kind() != kind)
-                    && let Err(error) = check()
-                {
-                    break Err(error);
-                }
-                if is_tracked && (is_new || meta.kind() != kind) {
-                    let mut ending = Ending::now(reference_of(node), notice.list());
-                    let cause = Cause::MissedEnd;
-                    stripe.end_subtree(inner, node, cause, cause, &mut ending);
-                    continue;
-                }
-                if is_new {
-                    let mut ending = Ending::now(reference_of(node), notice.list());
-                    stripe.end_below(inner, node, Cause::MissedEnd, &mut ending);
-                }
-            }
-            if let Some(ancestors) = ancestors {
-                match stripe.place(inner, node, ancestors) {
-                    Ok(Ok(())) => {}
-                    Ok(Err(Conflict(ancestor))) => {
-                        stripe.discard(inner, node);
-                        drop(stripe);
-                        self.miss_end(inner, ancestor, &mut notice);
-                        continue;
-                    }
-                    Err(error) => {
-                        stripe.discard(inner, node);
-                        break Err(error);
-                    }
-                }
-            }
-            if node.cold.meta().is(State::Tracked) {
-                let user = node.cold.user.load(Ordering::Relaxed);
-                break Ok((reference_of(node), user));
-            }
-            let node = if node.hot.is_used_up() {
-                match stripe.renew(inner, node) {
-                    Ok(renewed) => renewed,
-                    Err(error) => {
-                        stripe.discard(inner, node);
-                        break Err(error);
-                    }
-                }
-            } else {
-                node
-            };
-            break Ok((stripe.start(inner, node, kind, user), user));
         };
-        drop(pass);
-        notice.deliver();
+        open.tell(ends);
         registered
-    }
-
-    /// Ends what is known at an address, in whatever scope, as a missed end.
-    fn miss_end(self, inner: &'static Inner, object: usize, notice: &mut Notice) {
-        self.with_node(inner, object, |stripe, node| {
-            let mut ending = Ending::now(reference_of(node), notice.list());
-            let cause = Cause::MissedEnd;
-            stripe.end_subtree(inner, node, cause, cause, &mut ending);
-        });
     }
 
     /// The live incarnation at an address, with its user pointer (R16).
     pub fn find(self, object: usize) -> Result<(Ref, usize), Error> {
-        let _pass = Gate::enter();
-        let inner = self.inner()?;
-        inner
-            .index
-            .get(object)
-            .and_then(|slot| {
-                let node = Node::at(slot);
-                let epoch = node.live_epoch()?;
-                let user = node.cold.user.load(Ordering::Acquire);
-                // Still live, so the user pointer was that incarnation's.
-                table::is_live(object, epoch).then_some((Ref { object, epoch }, user))
-            })
-            .ok_or(Error::NOT_TRACKED)
+        let open = registry::open(self.id)?;
+        let find = || {
+            let node = Node::at(open.state().index.get(object)?);
+            let epoch = node.live_epoch()?;
+            let user = node.user();
+            // Still live, so the user pointer was that incarnation's.
+            table::is_live(object, epoch).then_some((Ref { object, epoch }, user))
+        };
+        find().ok_or(Error::NOT_TRACKED)
     }
 
     // Hooks --------------------------------------------------------------------------------------------
-
-    /// Runs `change` on the node of an object under its stripe's lock. Does nothing for an unknown object.
-    #[inline]
-    fn with_node(
-        self,
-        inner: &'static Inner,
-        object: usize,
-        change: impl FnOnce(&mut Stripe, Node),
-    ) {
-        while let Some(slot) = inner.index.get(object) {
-            let node = Node::at(slot);
-            let mut stripe = forest::stripe(node.cold.meta().stripe()).lock();
-            if self.is_tenant(&stripe, node, object) {
-                change(&mut stripe, node);
-                return;
-            }
-        }
-    }
-
-    /// Whether a slot that the index gave still is the node of that object, now that its stripe is locked: it may
-    /// have got another tenant meanwhile.
-    #[inline]
-    fn is_tenant(self, stripe: &Stripe, node: Node, object: usize) -> bool {
-        !node.cold.meta().is(State::Free)
-            && node.hot.object() == object
-            && stripe.owner(node) == self.id
-    }
 
     /// Whether the tracker certainly has nothing at an address: then a hook has nothing to do. Nearly all reports
     /// of destructions are of such addresses.
     #[inline]
     pub(crate) fn lacks(self, object: usize) -> bool {
-        inner_of(self.id).is_some_and(|inner| !inner.may_have(object))
-    }
-
-    /// A hook that ends things at or below `object`.
-    #[inline]
-    fn end_at(
-        self,
-        object: usize,
-        end: impl FnOnce(&'static Inner, &mut Stripe, Node, &mut Notice),
-    ) -> Result<(), Error> {
-        self.hook(object, |inner, notice| {
-            self.with_node(inner, object, |stripe, node| {
-                end(inner, stripe, node, notice)
-            });
-        })
+        registry::lacks(self.id, object).unwrap_or(false)
     }
 
     /// What every hook that ends something has around it: nothing is done for an address that the tracker lacks,
@@ -499,18 +164,26 @@ impl Tracker {
     fn hook(
         self,
         object: usize,
-        work: impl FnOnce(&'static Inner, &mut Notice),
+        change: impl FnOnce(&TrackerState, &mut Stripe, Node, &mut Ending),
     ) -> Result<(), Error> {
-        let inner = self.inner()?;
-        if !inner.may_have(object) {
+        if registry::lacks(self.id, object)? {
             return Ok(());
         }
-        let mut notice = Notice::new(inner);
-        {
-            let _pass = Gate::enter();
-            work(inner, &mut notice);
+        self.change(object, change)
+    }
+
+    fn change(
+        self,
+        object: usize,
+        change: impl FnOnce(&TrackerState, &mut Stripe, Node, &mut Ending),
+    ) -> Result<(), Error> {
+        let open = registry::open(self.id)?;
+        let state = open.state();
+        let mut ends = PendingEnds::new(state);
+        if let Some((mut stripe, node)) = lock_node(state, object) {
+            change(state, &mut stripe, node, &mut Ending::new(ends.list()));
         }
-        notice.deliver();
+        open.tell(ends);
         Ok(())
     }
 
@@ -529,13 +202,12 @@ impl Tracker {
     }
 
     fn end_with_all_below(self, object: usize, cause: Cause) -> Result<(), Error> {
-        self.end_at(object, |inner, stripe, node, notice| {
-            if inner.is_exact() {
-                let mut ending = Ending::now(Ref::NULL, notice.list());
-                stripe.end_alone(inner, node, cause, &mut ending);
+        self.hook(object, |state, stripe, node, ending| {
+            if state.is_exact() {
+                stripe.end_alone(state, node, cause, ending);
             } else {
-                let mut ending = Ending::now(reference_of(node), notice.list());
-                stripe.end_subtree(inner, node, cause, Cause::AncestorDestroyed, &mut ending);
+                ending.by = reference_of(node);
+                stripe.end_subtree(state, node, cause, Cause::AncestorDestroyed, ending);
             }
         })
     }
@@ -547,72 +219,48 @@ impl Tracker {
         self.destroy_with(object, 0)
     }
 
-    /// As [`destroy`](Self::destroy), together with those direct children whose kind is in `kinds` (bit k is
+    /// As [`destroy`](Self::destroy), together with those objects right below it whose kind is in `kinds` (bit k is
     /// kind k): the parts that nobody reports one by one, such as a block's arguments.
     pub fn destroy_with(self, object: usize, kinds: u32) -> Result<(), Error> {
-        self.hook(object, |inner, notice| {
-            self.destroy_known(inner, object, kinds, notice);
+        self.hook(object, |state, stripe, node, ending| {
+            let cause;
+            (cause, ending.by) = ATTRIBUTION.get().of_end(reference_of(node));
+            match kinds {
+                0 => stripe.end_alone(state, node, cause, ending),
+                _ => stripe.end_with_parts(state, node, kinds, cause, ending),
+            }
         })
-    }
-
-    fn destroy_known(self, inner: &'static Inner, object: usize, kinds: u32, notice: &mut Notice) {
-        let attribution = ATTRIBUTION.get();
-        let cause = match attribution.cause {
-            Cause::Unknown => Cause::Destroyed,
-            _ if attribution.by.object == object => Cause::Erased,
-            given => given,
-        };
-        // A tracked object leaves the index at once, in the look-up that finds it. From then on its address is
-        // free, and its epoch says whether it still is the one that was found.
-        let mut epoch = None;
-        while let Some(found) = inner.index.take_if(object, |slot| {
-            epoch = Node::at(slot).live_epoch();
-            epoch.is_some()
-        }) {
-            let (Ok(slot) | Err(slot)) = found;
-            let node = Node::at(slot);
-            let mut stripe = forest::stripe(node.cold.meta().stripe()).lock();
-            let is_same = match epoch {
-                Some(_) => node.live_epoch() == epoch,
-                None => self.is_tenant(&stripe, node, object),
-            };
-            if !is_same {
-                continue; // Another thread was faster.
-            }
-            if kinds != 0 {
-                let mut ending = Ending::now(reference_of(node), notice.list());
-                stripe.end_parts(inner, node, kinds, &mut ending);
-            }
-            let mut ending = Ending::now(attribution.by, notice.list());
-            if epoch.is_some() {
-                stripe.end_unindexed(inner, node, cause, &mut ending);
-            } else {
-                stripe.end_alone(inner, node, cause, &mut ending);
-            }
-            return;
-        }
     }
 
     /// `object` has new ancestors, nearest first and complete up to the outermost, and takes all below it
     /// along (R8).
     pub fn move_to(self, object: usize, ancestors: &[usize]) -> Result<(), Error> {
-        let pass = Gate::enter();
-        let inner = self.inner()?;
-        let mut notice = Notice::new(inner);
-        let mut placed = Ok(Ok(()));
-        loop {
-            self.with_node(inner, object, |stripe, node| {
-                placed = stripe.place(inner, node, ancestors);
-            });
-            match placed {
-                Ok(Err(Conflict(ancestor))) => self.miss_end(inner, ancestor, &mut notice),
-                _ => break,
+        let open = registry::open(self.id)?;
+        forest::check_ancestors(object, ancestors)?;
+        let state = open.state();
+        let mut ends = PendingEnds::new(state);
+        let mut ending = Ending::new(ends.list());
+        let placed = loop {
+            let Some((mut stripe, node)) = lock_node(state, object) else {
+                break Ok(());
+            };
+            match stripe.relocate(state, node, ancestors) {
+                Registered::As(..) => break Ok(()),
+                Registered::Refused(error) => break Err(error),
+                Registered::Conflict(_) => {}
             }
-            placed = Ok(Ok(()));
-        }
-        drop(pass);
-        notice.deliver();
-        placed.map(|_| ())
+            let scope = stripe.scope_of(node).id;
+            drop(stripe);
+            let number = forest::stripe_of(self.id, scope);
+            match Reserved::take(state, number, scope, ancestors.len() as u32) {
+                Ok(reserved) => {
+                    break move_after_conflicts(state, object, ancestors, reserved, &mut ending);
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        open.tell(ends);
+        placed
     }
 
     /// `object` has no parent any more (R8).
@@ -623,34 +271,43 @@ impl Tracker {
     /// Something that cannot be observed changed the inside of `root`: everything strictly below it ends,
     /// unless an exact source is active (R9).
     pub fn opaque_mutation(self, root: usize) -> Result<(), Error> {
-        self.end_at(root, |inner, stripe, node, notice| {
-            if !inner.is_exact() {
-                let mut ending = Ending::now(reference_of(node), notice.list());
-                stripe.end_below(inner, node, Cause::OpaqueMutation, &mut ending);
-                stripe.discard(inner, node);
+        self.hook(root, |state, stripe, node, ending| {
+            if !state.is_exact() {
+                ending.by = reference_of(node);
+                stripe.end_inside(state, node, Cause::OpaqueMutation, ending);
             }
         })
     }
 
     /// Ends everything in a scope.
     pub fn clear_scope(self, scope: u64) -> Result<(), Error> {
-        let inner = self.inner()?;
-        let mut notice = Notice::new(inner);
-        {
-            let _pass = Gate::enter();
-            let number = forest::stripe_of(self.id, scope);
-            let mut stripe = forest::stripe(number).lock();
-            if let Some(scope) = stripe.find_scope(self.id, scope) {
-                let mut ending = Ending::now(Ref::NULL, notice.list());
-                stripe.clear_scope(inner, scope, &mut ending);
+        let number = forest::stripe_of(self.id, scope);
+        let mut open = registry::open(self.id)?;
+        let mut ends = PendingEnds::new(open.state());
+        loop {
+            let state = open.state();
+            let mut stripe = forest::stripe(number);
+            let found = stripe.find_scope(self.id, scope);
+            let mut ending = Ending::new(ends.list());
+            let is_more =
+                found.is_some_and(|scope| stripe.clear_some(state, scope, PIECE, &mut ending));
+            if !is_more {
+                state.settle(number);
+                break;
             }
-            inner.stripes[number as usize].0.settle(inner, number);
+            drop(stripe);
+            // A fork that waits need not wait for all of it.
+            drop(open);
+            match registry::open(self.id) {
+                Ok(again) => open = again,
+                // The tracker was destroyed meanwhile, with all that was left.
+                Err(_) => return Ok(()),
+            }
         }
-        if inner.busy.load(Ordering::Acquire) == 0 {
-            let _pass = Gate::enter();
-            inner.index.shrink();
+        if !open.state().is_busy() {
+            open.state().index.shrink();
         }
-        notice.deliver();
+        open.tell(ends);
         Ok(())
     }
 
@@ -659,25 +316,17 @@ impl Tracker {
     /// How many incarnations are live: of a scope or all, of a kind or all (R14).
     pub fn count(self, scope: Option<u64>, kind: Option<u8>) -> Result<usize, Error> {
         check_kind(kind)?;
-        let inner = self.inner()?;
-        if let Some(scope) = scope {
-            let _pass = Gate::enter();
-            let mut stripe = forest::stripe(forest::stripe_of(self.id, scope)).lock();
-            let found = stripe.find_scope(self.id, scope);
-            return Ok(found.map_or(0, |scope| stripe.tracked(scope, kind).len()));
-        }
-        let of_share = |share: &Padded<Share>| -> usize {
-            let tracked = &share.0.tracked;
-            let load = |count: &AtomicU32| count.load(Ordering::Relaxed) as usize;
-            match kind {
-                Some(kind) => load(&tracked[kind as usize]),
-                None => tracked.iter().map(load).sum(),
-            }
+        let open = registry::open(self.id)?;
+        let Some(scope) = scope else {
+            return Ok(open.state().count(kind));
         };
-        Ok(inner.stripes.iter().map(of_share).sum())
+        let mut stripe = forest::stripe(forest::stripe_of(self.id, scope));
+        let found = stripe.find_scope(self.id, scope);
+        Ok(found.map_or(0, |scope| stripe.count(scope, kind)))
     }
 
-    /// Visits a snapshot of what is live, with no lock held, until the visit says [`Visit::Stop`].
+    /// Visits what is live, with no lock held, until the visit says [`Visit::Stop`]. All that is live during the whole
+    /// call is visited, each once.
     pub fn for_each(
         self,
         scope: Option<u64>,
@@ -686,8 +335,10 @@ impl Tracker {
     ) -> Result<(), Error> {
         check_kind(kind)?;
         let mut found = Vec::new();
-        self.with_scopes(scope, |stripe, number| {
-            found.extend(stripe.tracked(number, kind))
+        self.list(scope, |_, node| {
+            if node.is(State::Tracked) && kind.is_none_or(|kind| kind == node.meta().kind()) {
+                found.push((reference_of(node), node.user()));
+            }
         })?;
         for (tracked, user) in found {
             if visit(tracked, user) == Visit::Stop {
@@ -697,61 +348,84 @@ impl Tracker {
         Ok(())
     }
 
-    /// All nodes, for reports; scopes are taken one stripe at a time.
+    /// All nodes, for reports.
     pub(crate) fn entries(self) -> Result<Vec<Entry>, Error> {
         let mut entries = Vec::new();
-        self.with_scopes(None, |stripe, number| stripe.entries(number, &mut entries))?;
+        self.list(None, |stripe, node| entries.push(stripe.entry(node)))?;
         Ok(entries)
     }
 
-    fn with_scopes(
-        self,
-        scope: Option<u64>,
-        mut look: impl FnMut(&Stripe, u32),
-    ) -> Result<(), Error> {
-        let _pass = Gate::enter();
-        self.inner()?;
-        match scope {
+    /// Shows the nodes of a scope, or all. No lock is held for more than some thousand nodes.
+    fn list(self, scope: Option<u64>, mut show: impl FnMut(&Stripe, Node)) -> Result<(), Error> {
+        // Bit n: stripe n has too much for one look.
+        let mut large = 0_u32;
+        let numbers = match scope {
             Some(scope) => {
-                let mut stripe = forest::stripe(forest::stripe_of(self.id, scope)).lock();
-                if let Some(number) = stripe.find_scope(self.id, scope) {
-                    look(&stripe, number);
-                }
+                let number = forest::stripe_of(self.id, scope);
+                number..number + 1
             }
-            None => {
-                for number in 0..STRIPES {
-                    let stripe = forest::stripe(number as u8).lock();
-                    for scope in stripe.scopes_of(self.id) {
-                        look(&stripe, scope);
-                    }
-                }
+            None => 0..STRIPES as u8,
+        };
+        for number in numbers {
+            let open = registry::open(self.id)?;
+            let mut stripe = forest::stripe(number);
+            let listed = match scope {
+                Some(scope) => match stripe.find_scope(self.id, scope) {
+                    Some(scope) => stripe.nodes_of_scope(scope, &mut show),
+                    None => Limited::Complete,
+                },
+                None => stripe.nodes_of_tracker(open.state(), &mut show),
+            };
+            if let Limited::TooMuch = listed {
+                large |= 1 << number;
             }
+        }
+        if large != 0 {
+            scan(|stripe, node| {
+                let of = stripe.scope_of(node);
+                let is_wanted = large >> stripe.number() & 1 == 1
+                    && of.owner.tracker == self.id
+                    && scope.is_none_or(|scope| scope == of.id);
+                if is_wanted {
+                    show(stripe, node);
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Checks what `core/forest` states about its nodes, and panics if it does not hold. For tests, when no hook runs.
+    #[doc(hidden)]
+    pub fn check_invariants(self) -> Result<(), Error> {
+        let open = registry::open(self.id)?;
+        for number in 0..STRIPES as u8 {
+            forest::stripe(number).check_invariants_of(open.state());
         }
         Ok(())
     }
 }
 
-impl Inner {
-    fn new() -> Self {
-        Self {
-            id: AtomicU64::new(0),
-            index: Index::new(),
-            stripes: std::array::from_fn(|_| Padded::default()),
-            busy: AtomicU32::new(0),
-            exact_sources: AtomicU32::new(0),
-            observed: AtomicBool::new(false),
-            observer: Lock::new(None),
-            name: Lock::new(String::new()),
+impl Attribution {
+    /// The cause and culprit of an end that a source reports.
+    fn of_end(self, ended: Ref) -> (Cause, Ref) {
+        let Attribution { by, cause } = self;
+        let is_itself = by.object == ended.object && (by.epoch == ended.epoch || by.epoch == 0);
+        match cause {
+            Cause::Unknown => (Cause::Destroyed, Ref::NULL),
+            _ if is_itself => (Cause::Erased, Ref::NULL),
+            _ => (cause, by),
         }
     }
 
-    fn is_exact(&self) -> bool {
-        self.exact_sources.load(Ordering::Acquire) != 0
+    /// Puts the ends that an exact source reports on this thread down to `self`, until
+    /// [`leave`](Self::leave). Gives what was in force before.
+    pub fn enter(self) -> Attribution {
+        ATTRIBUTION.replace(self)
     }
 
-    #[inline]
-    fn may_have(&self, object: usize) -> bool {
-        self.busy.load(Ordering::Acquire) != 0 && self.index.may_contain(object)
+    /// Back to what [`enter`](Self::enter) gave.
+    pub fn leave(previous: Attribution) {
+        ATTRIBUTION.set(previous);
     }
 }
 
@@ -764,12 +438,134 @@ fn check_kind(kind: Option<u8>) -> Result<(), Error> {
     }
 }
 
-/// A node as a ref, with epoch 0 if it is not tracked.
-fn reference_of(node: Node) -> Ref {
-    Ref {
-        object: node.hot.object(),
-        epoch: node.live_epoch().unwrap_or(0),
+// Nodes --------------------------------------------------------------------------------------------------
+
+/// The node of an object, with its stripe locked.
+#[inline]
+fn lock_node(state: &TrackerState, object: usize) -> Option<(LockGuard<'static, Stripe>, Node)> {
+    loop {
+        let node = Node::at(state.index.get(object)?);
+        let number = node.meta().stripe();
+        let stripe = forest::stripe(number);
+        // Until the lock was taken, the slot may have become another object's, or another stripe's.
+        if node.meta().stripe() == number && stripe.is_node_of(state, node, object) {
+            return Some((stripe, node));
+        }
     }
+}
+
+/// Ends what is known at an address, in whatever scope, as a missed end.
+fn miss_end(state: &TrackerState, object: usize, ending: &mut Ending) {
+    if let Some((mut stripe, node)) = lock_node(state, object) {
+        stripe.end_missed(state, node, ending);
+    }
+}
+
+/// Shows all nodes that there are, stripe by stripe as they come, a batch of slots at a time.
+fn scan(mut show: impl FnMut(&Stripe, Node)) {
+    let mut slot = 1;
+    let end = table::end();
+    while slot < end {
+        let _guard = fork_lock::read();
+        let number = Node::at(slot).meta().stripe();
+        let stripe = forest::stripe(number);
+        let piece = end.min(slot + table::BATCH);
+        while slot < piece && Node::at(slot).meta().stripe() == number {
+            let node = Node::at(slot);
+            if !node.is(State::Free) && !node.is(State::Retired) {
+                show(&stripe, node);
+            }
+            slot += 1;
+        }
+    }
+}
+
+/// What a call has set aside, so that it cannot be refused when it has ended something in another scope.
+struct Reserved<'a> {
+    state: &'a TrackerState,
+    number: u8,
+    slots: u32,
+    /// `None` only while it is being given back.
+    reserve: Option<Reserve>,
+}
+
+impl<'a> Reserved<'a> {
+    fn take(state: &'a TrackerState, number: u8, scope: u64, slots: u32) -> Result<Self, Error> {
+        let reserve = forest::stripe(number).reserve(state, scope, slots)?;
+        Ok(Self {
+            state,
+            number,
+            slots,
+            reserve: Some(reserve),
+        })
+    }
+
+    /// Tries something that changes the tree, again and again, and ends what stands in its way in other scopes.
+    fn retry(
+        mut self,
+        ending: &mut Ending,
+        mut attempt: impl FnMut(&mut Stripe, &mut Ending) -> Registered,
+    ) -> Result<(Ref, usize), Error> {
+        loop {
+            let mut stripe = forest::stripe(self.number);
+            if let Some(reserve) = &mut self.reserve {
+                stripe.use_reserve(reserve);
+            }
+            let attempted = attempt(&mut stripe, ending);
+            if let Registered::Conflict(object) = attempted {
+                if let Some(reserve) = &mut self.reserve {
+                    stripe.renew_reserve(reserve, self.slots);
+                }
+                drop(stripe);
+                miss_end(self.state, object, ending);
+                continue;
+            }
+            if let Some(reserve) = self.reserve.take() {
+                stripe.give_back(reserve);
+            }
+            return match attempted {
+                Registered::As(reference, user) => Ok((reference, user)),
+                Registered::Conflict(_) => unreachable!("it was tried again"),
+                Registered::Refused(error) => Err(error),
+            };
+        }
+    }
+}
+
+#[cold]
+fn register_after_conflicts(
+    state: &TrackerState,
+    description: &Description,
+    is_new: bool,
+    ending: &mut Ending,
+) -> Result<(Ref, usize), Error> {
+    let scope = description.scope;
+    let number = forest::stripe_of(state.id, scope);
+    let slots = 1 + description.ancestors.unwrap_or_default().len() as u32;
+    let reserved = Reserved::take(state, number, scope, slots)?;
+    reserved.retry(ending, |stripe, ending| {
+        stripe.register(state, description, is_new, ending)
+    })
+}
+
+#[cold]
+fn move_after_conflicts(
+    state: &TrackerState,
+    object: usize,
+    ancestors: &[usize],
+    reserved: Reserved,
+    ending: &mut Ending,
+) -> Result<(), Error> {
+    let number = reserved.number;
+    let moved = reserved.retry(ending, |stripe, _| {
+        // Meanwhile it may have ended, or may be known in another scope: then others report it at the same time.
+        let node = state.index.get(object).map(Node::at);
+        match node.filter(|node| node.meta().stripe() == number) {
+            Some(node) => stripe.relocate(state, node, ancestors),
+            None => Registered::As(Ref::NULL, 0),
+        }
+    });
+    moved.map(|_| ())
 }
 
 // Refs ---------------------------------------------------------------------------------------------------
@@ -778,19 +574,16 @@ fn reference_of(node: Node) -> Ref {
 #[inline]
 fn with_live<T>(
     reference: Ref,
-    look: impl FnOnce(&mut Stripe, Node, &'static Inner) -> T,
+    look: impl FnOnce(&TrackerState, &mut Stripe, Node) -> T,
 ) -> Result<T, Error> {
     let node = Node::find(slot_of(reference.epoch)).ok_or(Error::DEAD_REF)?;
-    let mut stripe = forest::stripe(node.cold.meta().stripe()).lock();
+    // A live ref's slot stays in its stripe. If the slot changes its stripe before the lock is taken, the ref is dead.
+    let mut stripe = forest::stripe(node.meta().stripe());
     if !reference.is_live() {
         return Err(Error::DEAD_REF);
     }
-    let position = stripe.owner(node) as usize % MAX_TRACKERS;
-    // SAFETY: the entry is that of a tracker which has a node, so it is not null; it was leaked for good.
-    // (The tracker may be in its last moments: its handle is 0 already, its nodes not yet gone.)
-    let inner = unsafe { TRACKERS[position].load(Ordering::Acquire).as_ref() };
-    let inner = inner.ok_or(Error::internal(c"a live ref without a tracker"))?;
-    Ok(look(&mut stripe, node, inner))
+    let state = stripe.state_of(node);
+    Ok(look(state, &mut stripe, node))
 }
 
 impl Ref {
@@ -804,27 +597,27 @@ impl Ref {
     /// How a dead ref died, while that is on record (R13). `None` for a live one, or one that was never
     /// given out.
     pub fn death(self) -> Option<Death> {
-        let _pass = Gate::enter();
-        let node = Node::find(slot_of(self.epoch))?;
-        forest::stripe(node.cold.meta().stripe()).lock().death(self)
+        death_log::find(self)
     }
 
     /// Ends the caller's interest: the incarnation ends ([`Cause::Released`]) and its slot is free.
     pub fn release(self) -> Result<(), Error> {
-        let pass = Gate::enter();
-        let notice = with_live(self, |stripe, node, inner| {
-            let mut notice = Notice::new(inner);
-            let mut ending = Ending::now(Ref::NULL, notice.list());
-            stripe.release(inner, node, &mut ending);
-            notice
-        });
-        drop(pass);
-        notice.map(Notice::deliver)
+        let guard = fork_lock::read();
+        let (state, ends) = with_live(self, |state, stripe, node| {
+            let mut ends = PendingEnds::new(state);
+            stripe.release(state, node, &mut Ending::new(ends.list()));
+            (state as *const TrackerState, ends)
+        })?;
+        // SAFETY: as in `Stripe::state_of`: this call is inside of the fork lock, and `tell` uses the state only before it
+        // leaves it.
+        ends.tell(unsafe { &*state }, guard);
+        Ok(())
     }
 
+    /// The user pointer that the incarnation carries.
     pub fn user(self) -> Result<usize, Error> {
         let node = Node::find(slot_of(self.epoch)).ok_or(Error::DEAD_REF)?;
-        let user = node.cold.user.load(Ordering::Acquire);
+        let user = node.user();
         // Still live after the load, so it was this incarnation's.
         if self.is_live() {
             Ok(user)
@@ -833,127 +626,40 @@ impl Ref {
         }
     }
 
+    /// Replaces the user pointer.
     pub fn set_user(self, user: usize) -> Result<(), Error> {
-        let _pass = Gate::enter();
-        with_live(self, |_, node, _| {
-            node.cold.user.store(user, Ordering::Release)
-        })
+        let _guard = fork_lock::read();
+        with_live(self, |_, _, node| node.set_user(user))
     }
 
     /// The nearest tracked ancestor, by the ancestors last reported.
     pub fn parent(self) -> Result<Option<Ref>, Error> {
-        let _pass = Gate::enter();
-        with_live(self, |stripe, node, _| stripe.tracked_parent(node))
+        let _guard = fork_lock::read();
+        with_live(self, |state, stripe, node| {
+            stripe.tracked_parent(state, node)
+        })
     }
 
     /// The nearest tracked descendants with their user pointers, in no particular order.
     pub fn children(self) -> Result<Vec<(Ref, usize)>, Error> {
-        let _pass = Gate::enter();
-        with_live(self, |stripe, node, _| stripe.tracked_children(node))
-    }
-}
-
-impl Attribution {
-    /// Puts the ends that an exact source reports on this thread down to `self`, until
-    /// [`leave`](Self::leave). Gives what was in force before.
-    pub fn enter(self) -> Attribution {
-        ATTRIBUTION.replace(self)
-    }
-
-    /// Back to what [`enter`](Self::enter) gave.
-    pub fn leave(previous: Attribution) {
-        ATTRIBUTION.set(previous);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-    use std::sync::mpsc;
-    use std::thread;
-    use std::time::Duration;
-
-    use super::*;
-
-    fn describe(object: usize, ancestors: Option<&[usize]>) -> Description<'_> {
-        Description {
-            object,
-            scope: 5,
-            ancestors,
-            ..Default::default()
+        let mut found = Vec::new();
+        let listed = {
+            let _guard = fork_lock::read();
+            let show = |node: Node| found.push((reference_of(node), node.user()));
+            with_live(self, |_, stripe, node| stripe.tracked_children(node, show))?
+        };
+        if let Limited::TooMuch = listed {
+            found.clear();
+            scan(|stripe, node| {
+                if stripe.is_tracked_child(node, self) {
+                    found.push((reference_of(node), node.user()));
+                }
+            });
+            // It was live all the time, or there is no answer.
+            if !self.is_live() {
+                return Err(Error::DEAD_REF);
+            }
         }
-    }
-
-    /// A slot is retired when its generations are used up (tests make do with 100,000), also while its object
-    /// stays in the tree as an anchor; no epoch comes twice.
-    #[test]
-    fn r02_a_used_up_slot_is_retired() {
-        let tracker = Tracker::new("exhaustion").unwrap();
-        let mut epochs = HashSet::new();
-        let mut slots = HashSet::new();
-        for round in 0..250_000 {
-            let (held, _) = tracker.track(&describe(0x1000, Some(&[]))).unwrap();
-            assert!(
-                epochs.insert(held.epoch),
-                "epoch given out twice in round {round}"
-            );
-            slots.insert(slot_of(held.epoch));
-            held.release().unwrap();
-        }
-        assert!(slots.len() >= 3, "{slots:?}");
-
-        // Now with a child, so that the released object keeps its node.
-        let (child, _) = tracker.track(&describe(0x2000, Some(&[0x1000]))).unwrap();
-        slots.clear();
-        for round in 0..250_000 {
-            let (held, _) = tracker.track(&describe(0x1000, None)).unwrap();
-            assert!(
-                epochs.insert(held.epoch),
-                "epoch given out twice in round {round}"
-            );
-            assert!(held.is_live() && child.parent().unwrap() == Some(held));
-            slots.insert(slot_of(held.epoch));
-            held.release().unwrap();
-        }
-        assert!(slots.len() >= 3, "{slots:?}");
-        assert!(child.is_live());
-        tracker.erase(0x1000).unwrap();
-        assert!(!child.is_live());
-        tracker.destroy_tracker().unwrap();
-    }
-
-    /// A check answers while every lock that there is is held by somebody else.
-    #[test]
-    fn r03_a_check_takes_no_lock() {
-        let tracker = Tracker::new("locks").unwrap();
-        let (live, _) = tracker.track(&describe(0x1000, None)).unwrap();
-        let (dead, _) = tracker.track(&describe(0x3000, None)).unwrap();
-        tracker.erase(0x3000).unwrap();
-        let stripes: Vec<_> = (0..STRIPES)
-            .map(|n| forest::stripe(n as u8).lock())
-            .collect();
-        let serial = NEXT_SERIAL.lock();
-        let inner = tracker.inner().unwrap();
-        let shards = inner.index.lock_all();
-        let (say, answer) = mpsc::channel();
-        thread::spawn(move || {
-            let answers = (
-                live.is_live(),
-                dead.is_live(),
-                live.user(),
-                tracker.destroy(0x7777),
-            );
-            say.send(answers).unwrap();
-        });
-        let answer = answer.recv_timeout(Duration::from_secs(20));
-        drop((stripes, serial, shards));
-        let (live_now, dead_now, user, miss) = answer.expect("a check waits for a lock");
-        assert!(live_now && !dead_now && user == Ok(0));
-        assert_eq!(
-            miss,
-            Ok(()),
-            "neither does the report of an object that nobody tracks"
-        );
-        tracker.destroy_tracker().unwrap();
+        Ok(found)
     }
 }

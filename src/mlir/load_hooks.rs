@@ -15,7 +15,7 @@ use super::memory::Pages;
 use super::names::{FUNCTION_COUNT, FUNCTIONS, Needed};
 use super::reports::{INSTANCE_COUNT, INSTANCES, hook_address};
 use super::{Failure, elf, loader};
-use crate::core::sync::{Gate, Lock};
+use crate::core::sync::{Lock, fork_lock, lock};
 use crate::{Error, Tracker};
 use std::sync::atomic::Ordering;
 
@@ -34,7 +34,7 @@ struct Patched {
     slot: Slot,
 }
 
-static LIBRARIES: Lock<Vec<Library>> = Lock::new(Vec::new());
+static LIBRARIES: Lock<Vec<Library>> = lock::new(Vec::new());
 
 /// What is to be done for one library, found out with no lock held.
 struct Plan {
@@ -134,15 +134,15 @@ fn cover(index: usize, mut plan: Plan) -> Result<Plan, Reason> {
 
 /// A new plan for a library that is known.
 fn plan_of(index: usize) -> Result<Plan, Reason> {
-    let pass = Gate::enter();
+    let guard = fork_lock::read();
     let library = LIBRARIES.lock()[index].identity.clone();
-    drop(pass);
+    drop(guard);
     plan_among_all(library, None)
 }
 
 /// A plan for what was loaded since the last one, if everything else still is as it was left.
 fn addition_to(index: usize) -> Result<Plan, Reason> {
-    let pass = Gate::enter();
+    let guard = fork_lock::read();
     let libraries = LIBRARIES.lock();
     let Library {
         identity,
@@ -165,7 +165,7 @@ fn addition_to(index: usize) -> Result<Plan, Reason> {
     });
     let library = identity.clone();
     drop(libraries);
-    drop(pass);
+    drop(guard);
     plan_among_all(library, found)
 }
 
@@ -182,7 +182,7 @@ fn plan_among_all(library: Identity, found: Option<Found>) -> Result<Plan, Reaso
 
 /// How many slots lead to hooks that report to `tracker`, and how many objects they are in.
 pub(super) fn extent(tracker: Tracker) -> (u32, u32) {
-    let _pass = Gate::enter();
+    let _guard = fork_lock::read();
     let libraries = LIBRARIES.lock();
     let (mut slots, mut objects) = (0, Vec::new());
     for (library, instance) in libraries.iter().zip(&INSTANCES) {
@@ -198,7 +198,7 @@ pub(super) fn extent(tracker: Tracker) -> (u32, u32) {
 
 /// Has the reports go to `tracker` too, unless the hooks that `trial` has tried are gone already.
 fn promote(index: usize, trial: Tracker, tracker: Tracker) -> Result<(), Failure> {
-    let _pass = Gate::enter();
+    let _guard = fork_lock::read();
     let _lock = LIBRARIES.lock();
     let subscribers = &INSTANCES[index].subscribers;
     if !subscribers.contains(trial) {
@@ -211,7 +211,7 @@ fn promote(index: usize, trial: Tracker, tracker: Tracker) -> Result<(), Failure
 
 /// Ends the reports to `tracker`; with the last one of the library, its slots are restored.
 fn detach(index: usize, tracker: Tracker) {
-    let _pass = Gate::enter();
+    let _guard = fork_lock::read();
     let mut libraries = LIBRARIES.lock();
     let subscribers = &INSTANCES[index].subscribers;
     super::detach(subscribers, tracker);
@@ -225,7 +225,7 @@ fn detach(index: usize, tracker: Tracker) {
 
 /// The place of the plan's library, a new one if need be.
 fn instance_for(plan: &Plan) -> Result<usize, Failure> {
-    let _pass = Gate::enter();
+    let _guard = fork_lock::read();
     let mut libraries = LIBRARIES.lock();
     if let Some(index) = libraries
         .iter()
@@ -400,7 +400,7 @@ fn leads_through_a_hook(value: usize) -> Option<usize> {
 
 /// Makes the slots of the plan lead to the hooks. Slots that do already are fine.
 fn apply(index: usize, plan: &Plan) -> Result<(), Reason> {
-    let _pass = Gate::enter();
+    let _guard = fork_lock::read();
     let mut libraries = LIBRARIES.lock();
     let Library {
         patched, covered, ..

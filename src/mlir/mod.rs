@@ -56,7 +56,7 @@ pub mod sys;
 use std::ffi::{CStr, CString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::core::sync::{Gate, Lock};
+use crate::core::sync::{Lock, fork_lock, lock};
 use crate::{Error, Tracker};
 use reports::Subscribers;
 
@@ -121,7 +121,7 @@ struct Note {
     listeners: u32,
 }
 
-static NOTES: Lock<Vec<Note>> = Lock::new(Vec::new());
+static NOTES: Lock<Vec<Note>> = lock::new(Vec::new());
 
 /// The trackers that link hooks report to.
 static LINKED: Subscribers = Subscribers::new();
@@ -310,7 +310,7 @@ fn conclude(tracker: Tracker, outcome: Result<(), Failure>) -> Result<(), Error>
 }
 
 fn note<T>(tracker: Tracker, change: impl FnOnce(&mut Note) -> T) -> T {
-    let _pass = Gate::enter();
+    let _guard = fork_lock::read();
     let mut notes = NOTES.lock();
     let known = notes.iter().position(|note| note.tracker == tracker);
     let place = known.unwrap_or_else(|| {
@@ -329,9 +329,9 @@ fn note<T>(tracker: Tracker, change: impl FnOnce(&mut Note) -> T) -> T {
 /// Keeps a text for the life of the process, once: C callers may hold on to it. There are few
 /// different ones.
 fn keep(text: &str) -> &'static CStr {
-    static KEPT: Lock<Vec<&'static CStr>> = Lock::new(Vec::new());
+    static KEPT: Lock<Vec<&'static CStr>> = lock::new(Vec::new());
     let text = CString::new(text.replace('\0', "?")).unwrap_or_default();
-    let _pass = Gate::enter();
+    let _guard = fork_lock::read();
     let mut kept = KEPT.lock();
     let known = kept.iter().copied().find(|known| *known == text.as_c_str());
     known.unwrap_or_else(|| {
@@ -342,12 +342,12 @@ fn keep(text: &str) -> &'static CStr {
 }
 
 fn enter_and_attach(subscribers: &Subscribers, tracker: Tracker) -> Result<(), Failure> {
-    let _pass = Gate::enter();
+    let _guard = fork_lock::read();
     attach(subscribers, tracker)
 }
 
 fn enter_and_detach(subscribers: &Subscribers, tracker: Tracker) -> bool {
-    let _pass = Gate::enter();
+    let _guard = fork_lock::read();
     detach(subscribers, tracker)
 }
 

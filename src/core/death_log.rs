@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//! How refs died, for as long as that is remembered (R13).
+//!
+//! The log is a number of *runs* of records, for the whole process. A stripe writes into a run of its own; when that
+//! is full, the stripe takes the run whose records are the oldest. So one busy scope has nearly all of the log, and
+//! several share it.
+//!
+//! The records of one slot form a chain from its latest death back. Records are read without a lock: a reader looks at
+//! a record's epoch before and after, and no epoch comes twice.
+
+use std::collections::VecDeque;
+use std::ptr;
+
+use super::sync::{AtomicPtr, AtomicU64, AtomicUsize, Lock, Ordering, fence, fork_lock, lock};
+use super::table::{Node, generation_of, slot_of};
+use crate::{Cause, Death, Error, Ref};
+
+/// Records in a run, of 48 bytes each.
+#[cfg(not(lot_small))]
+const RUN: usize = 64;
+#[cfg(lot_small)]
+const RUN: usize = 1;
+
+const MOST_RUNS: usize = 1 << 14;
+
+/// How many records there are, until somebody says otherwise: 3 MiB.
+#[cfg(not(lot_small))]
+const DEFAULT_RUNS: usize = (1 << 16) / RUN;
+#[cfg(lot_small)]
+const DEFAULT_RUNS: usize = 7;
+
+/// One death. All zero: none.
+#[derive(Default)]
+struct Record {
+    epoch: AtomicU64,
+    object: AtomicUsize,
+    by_object: AtomicUsize,
+    by_epoch: AtomicU64,
+    time_ns: AtomicU64,
+    /// Packed: see [`Record::fill`].
+    rest: AtomicU64,
+}
+
+type Run = [Record; RUN];
+
+/// The memory of the runs. Null: it has none yet. Freed only while no thread is inside of the fork lock.
+static RUNS: [AtomicPtr<Run>; MOST_RUNS] = [const { AtomicPtr::new(ptr::null_mut()) }; MOST_RUNS];
+
+static LOG: Lock<Log> = lock::new(Log {
+    limit: DEFAULT_RUNS,
+    made: 0,
+    full: VecDeque::new(),
+    epoch: 0,
+});
+
+/// Which runs are whose.
+struct Log {
+    /// How many runs there may be, and how many have memory.
+    limit: usize,
+    made: usize,
+    /// Those that no stripe writes into, the oldest first.
+    full: VecDeque<u32>,
+    /// Counts the changes of the limit: after one, a stripe's run is no longer its own.
+    epoch: u64,
+}
+
+/// Where a stripe writes: a place in its run.
+pub struct Writer {
+    run: u32,
+    /// [`RUN`]: the run is full, or there is none.
+    next: usize,
+    epoch: u64,
+}
+
+/// Which change of the limit was the latest.
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
+impl Record {
+    /// Everything but the epoch, which says that the rest is there.
+    fn fill(&self, object: usize, death: Death, previous: u32) {
+        let rest = (previous as u64) | (death.cause as u64) << 32 | u64::from(death.kind) << 40;
+        self.object.store(object, Ordering::Relaxed);
+        self.by_object.store(death.by.object, Ordering::Relaxed);
+        self.by_epoch.store(death.by.epoch, Ordering::Relaxed);
+        self.time_ns.store(death.time_ns, Ordering::Relaxed);
+        self.rest.store(rest, Ordering::Relaxed);
+    }
+
+    /// The object, how it died, and where the slot's death before this one is.
+    fn read(&self) -> (usize, Death, u32) {
+        let rest = self.rest.load(Ordering::Relaxed);
+        let death = Death {
+            by: Ref {
+                object: self.by_object.load(Ordering::Relaxed),
+                epoch: self.by_epoch.load(Ordering::Relaxed),
+            },
+            time_ns: self.time_ns.load(Ordering::Relaxed),
+            cause: Cause::from_number((rest >> 32) as u32 & 0xff),
+            kind: (rest >> 40) as u8,
+        };
+        (self.object.load(Ordering::Relaxed), death, rest as u32)
+    }
+}
+
+/// The record at a position as slots have it: a number of all records, plus 1; 0 is none.
+#[inline]
+fn record_at(position: u32) -> Option<&'static Record> {
+    let position = (position as usize).checked_sub(1)?;
+    let run = RUNS.get(position / RUN)?.load(Ordering::Acquire);
+    // SAFETY: the run was made by `Log::take`, and is freed only when no thread is inside of the fork lock. Both callers
+    // are inside, and keep the reference no longer.
+    let run = unsafe { run.as_ref() }?;
+    run.get(position % RUN)
+}
+
+impl Writer {
+    pub const fn new() -> Self {
+        Self {
+            run: 0,
+            next: RUN,
+            epoch: 0,
+        }
+    }
+
+    /// Puts a death on record. The caller is inside of the fork lock, and has the slot's stripe locked.
+    #[inline]
+    pub fn record(&mut self, node: Node, ended: Ref, death: Death) {
+        if self.next == RUN || self.epoch != CHANGES.load(Ordering::Relaxed) {
+            self.take_run();
+        }
+        let position = self.run * RUN as u32 + self.next as u32 + 1;
+        let Some(record) = record_at(position) else {
+            return; // There is no log: its limit is 0, or there was no memory.
+        };
+        self.next += 1;
+        let previous = node.cold.last_death.load(Ordering::Relaxed);
+        record.epoch.store(0, Ordering::Relaxed);
+        // A reader that sees one of the new values sees no old epoch afterwards.
+        fence(Ordering::Release);
+        record.fill(ended.object, death, previous);
+        record.epoch.store(ended.epoch, Ordering::Release);
+        node.cold.last_death.store(position, Ordering::Release);
+        #[cfg(lot_small)]
+        self.hand_in();
+    }
+
+    #[cold]
+    fn take_run(&mut self) {
+        let mut log = LOG.lock();
+        if self.epoch == log.epoch && self.next == RUN && self.run != NO_RUN {
+            log.put(self.run);
+        }
+        self.epoch = log.epoch;
+        match log.take() {
+            Some(run) => (self.run, self.next) = (run, 0),
+            None => (self.run, self.next) = (NO_RUN, RUN),
+        }
+    }
+
+    /// Gives a full run back at once, so that with runs of one record the oldest death of all is forgotten first.
+    #[cfg(lot_small)]
+    fn hand_in(&mut self) {
+        LOG.lock().put(self.run);
+        (self.run, self.next) = (NO_RUN, RUN);
+    }
+}
+
+/// No run's number, nor is any record's position made from it.
+const NO_RUN: u32 = MOST_RUNS as u32;
+
+impl Log {
+    /// A run to write into.
+    fn take(&mut self) -> Option<u32> {
+        if self.made < self.limit && self.make().is_some() {
+            self.made += 1;
+            return Some(self.made as u32 - 1);
+        }
+        self.full.pop_front()
+    }
+
+    /// Memory for one more run, and for its place among the full ones.
+    fn make(&mut self) -> Option<()> {
+        if self.full.capacity() < self.limit {
+            self.full
+                .try_reserve_exact(self.limit - self.full.len())
+                .ok()?;
+        }
+        let mut run = Vec::new();
+        run.try_reserve_exact(RUN).ok()?;
+        run.resize_with(RUN, Record::default);
+        let run: Box<Run> = run.into_boxed_slice().try_into().ok()?;
+        RUNS[self.made].store(Box::into_raw(run), Ordering::Release);
+        Some(())
+    }
+
+    fn put(&mut self, run: u32) {
+        self.full.push_back(run);
+    }
+}
+
+/// How a dead ref died, if that is on record. Takes no lock but the fork lock.
+pub fn find(dead: Ref) -> Option<Death> {
+    let _guard = fork_lock::read();
+    let slot = slot_of(dead.epoch);
+    let mut position = Node::find(slot)?.cold.last_death.load(Ordering::Acquire);
+    let mut newest_possible = u32::MAX;
+    // A record that was overwritten belongs to another slot, or is newer than the one that pointed
+    // to it: then the rest of the chain is gone.
+    loop {
+        let record = record_at(position)?;
+        let epoch = record.epoch.load(Ordering::Acquire);
+        let (object, death, previous) = record.read();
+        fence(Ordering::Acquire);
+        if record.epoch.load(Ordering::Relaxed) != epoch {
+            return None; // It is being overwritten, so it was the oldest of all.
+        }
+        let generation = generation_of(epoch);
+        let is_of_slot = epoch != 0 && slot_of(epoch) == slot;
+        if !is_of_slot || generation > newest_possible || generation < generation_of(dead.epoch) {
+            return None;
+        }
+        if epoch == dead.epoch {
+            return (object == dead.object && !dead.is_live()).then_some(death);
+        }
+        newest_possible = generation - 1;
+        position = previous;
+    }
+}
+
+/// How many deaths of the whole process are on record at most; 65,536 at first, which takes 3 MiB.
+///
+/// Any thread.
+pub fn capacity() -> usize {
+    let _guard = fork_lock::read();
+    LOG.lock().limit * RUN
+}
+
+/// Sets how many deaths of the whole process are on record at most. The number is rounded up to a multiple of 64; it
+/// is at most 1,048,576. 0: none are, and [`Ref::death`] knows nothing. What was on record is forgotten, and its memory
+/// is given back.
+///
+/// When several scopes are at work, up to 64 records of each of the 32 groups of scopes are not shared with the
+/// others; so less than 4,096 make little sense.
+///
+/// Any thread; waits for the hooks that other threads are in.
+pub fn set_capacity(records: usize) -> Result<(), Error> {
+    let runs = records.div_ceil(RUN);
+    if runs > MOST_RUNS {
+        return Err(Error::invalid(
+            c"the death log has at most 1,048,576 records",
+        ));
+    }
+    let old = {
+        let _nobody_else = fork_lock::exclusive();
+        let mut log = LOG.lock();
+        log.limit = runs;
+        log.epoch += 1;
+        CHANGES.store(log.epoch, Ordering::Relaxed);
+        let made = std::mem::take(&mut log.made);
+        let old: Vec<_> = RUNS[..made]
+            .iter()
+            .map(|run| run.swap(ptr::null_mut(), Ordering::AcqRel))
+            .collect();
+        (old, std::mem::take(&mut log.full))
+    };
+    for run in old.0 {
+        // SAFETY: the run was made by `Log::make`. No thread was inside of the fork lock when it was taken out, so none
+        // has a reference to it.
+        drop(unsafe { Box::from_raw(run) });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Description, Tracker};
+
+    fn kill(tracker: Tracker, object: usize) -> Ref {
+        let description = Description {
+            object,
+            ..Default::default()
+        };
+        let (dead, _) = tracker.track(&description).unwrap();
+        tracker.erase(object).unwrap();
+        dead
+    }
+
+    #[test]
+    fn r12_the_death_log_has_the_size_that_is_set() {
+        let tracker = Tracker::new("log").unwrap();
+        let first = kill(tracker, 0x1000);
+        assert!(first.death().is_some());
+        set_capacity(3 * RUN).unwrap();
+        assert_eq!(capacity(), 3 * RUN);
+        assert_eq!(first.death(), None, "what was there is forgotten");
+        let dead: Vec<_> = (0..10 * RUN)
+            .map(|n| kill(tracker, 0x2000 + 8 * n))
+            .collect();
+        let on_record = |dead: &[Ref]| dead.iter().filter(|dead| dead.death().is_some()).count();
+        assert_eq!(
+            on_record(&dead[8 * RUN..]),
+            2 * RUN,
+            "the latest are on record"
+        );
+        assert_eq!(on_record(&dead[..7 * RUN]), 0, "the earlier ones are not");
+        set_capacity(0).unwrap();
+        assert_eq!(kill(tracker, 0x1000).death(), None);
+        assert!(set_capacity(usize::MAX).is_err());
+        assert_eq!(capacity(), 0, "a refused call has changed nothing");
+        set_capacity(DEFAULT_RUNS * RUN).unwrap();
+        assert!(kill(tracker, 0x1000).death().is_some());
+        tracker.destroy_tracker().unwrap();
+    }
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//! Ends of incarnations.
+
+use super::place::reference_of;
+use super::{Stripe, TrackerState};
+use crate::core::sync::now_ns;
+use crate::core::table::{Node, State};
+use crate::{Cause, Death, End, Ref};
+
+/// When a group of objects ends, whose end takes them along, and who wants to hear of it.
+pub struct Ending<'a> {
+    pub by: Ref,
+    time_ns: u64,
+    /// The ends, for the tracker's observer, if it has one.
+    ends: Option<&'a mut Vec<End>>,
+}
+
+impl<'a> Ending<'a> {
+    /// By nobody yet, at a time that is looked up when something ends.
+    #[inline]
+    pub fn new(ends: Option<&'a mut Vec<End>>) -> Self {
+        Self {
+            by: Ref::NULL,
+            time_ns: 0,
+            ends,
+        }
+    }
+
+    #[inline]
+    fn time_ns(&mut self) -> u64 {
+        if self.time_ns == 0 {
+            self.time_ns = now_ns();
+        }
+        self.time_ns
+    }
+}
+
+impl Stripe {
+    /// Ends a node's incarnation, if it is tracked; the node is a placeholder then.
+    #[inline]
+    fn end_incarnation(
+        &mut self,
+        state: &TrackerState,
+        node: Node,
+        cause: Cause,
+        ending: &mut Ending,
+    ) {
+        let Some(epoch) = node.live_epoch() else {
+            return;
+        };
+        let meta = node.meta();
+        let (object, kind) = (node.object(), meta.kind());
+        let ended = Ref { object, epoch };
+        let by = if ending.by == ended {
+            Ref::NULL
+        } else {
+            ending.by
+        };
+        let death = Death {
+            by,
+            time_ns: ending.time_ns(),
+            cause,
+            kind,
+        };
+        // On record before anybody can see that it is dead.
+        self.deaths.record(node, ended, death);
+        node.end();
+        let scope = self.scope_mut(meta.scope());
+        scope.tracked[kind as usize] -= 1;
+        if let Some(ends) = &mut ending.ends {
+            ends.push(End {
+                reference: ended,
+                death,
+                scope: scope.id,
+                user: node.user(),
+            });
+        }
+        state.count_end(self.number, kind, cause);
+    }
+
+    /// Ends everything strictly below a node (R4, R9). The node itself stays, also as a bare placeholder.
+    fn end_below(&mut self, state: &TrackerState, top: Node, cause: Cause, ending: &mut Ending) {
+        let mut node = top;
+        loop {
+            while let Some(child) = node.first_child() {
+                node = child;
+            }
+            if node.slot == top.slot {
+                return;
+            }
+            let parent = Node::at(node.parent_slot());
+            self.end_leaf(state, node, cause, ending);
+            node = parent;
+        }
+    }
+
+    /// Ends a node without children, and drops it. Its parent may be superfluous then.
+    #[inline]
+    fn end_leaf(&mut self, state: &TrackerState, node: Node, cause: Cause, ending: &mut Ending) {
+        self.end_incarnation(state, node, cause, ending);
+        if !node.is(State::Gone) {
+            self.forget_address(state, node);
+        }
+        self.drop_node(node);
+    }
+
+    /// Ends a node with everything below it.
+    pub fn end_subtree(
+        &mut self,
+        state: &TrackerState,
+        node: Node,
+        cause: Cause,
+        cause_below: Cause,
+        ending: &mut Ending,
+    ) {
+        self.end_below(state, node, cause_below, ending);
+        self.end_alone(state, node, cause, ending);
+    }
+
+    /// Ends everything strictly below a node, which stays if it is tracked.
+    pub fn end_inside(
+        &mut self,
+        state: &TrackerState,
+        node: Node,
+        cause: Cause,
+        ending: &mut Ending,
+    ) {
+        self.end_below(state, node, cause, ending);
+        self.tidy(state, node.slot);
+    }
+
+    /// Ends a node alone (R7); what is below it stays below everything that encloses the node (R5).
+    #[inline]
+    pub fn end_alone(
+        &mut self,
+        state: &TrackerState,
+        node: Node,
+        cause: Cause,
+        ending: &mut Ending,
+    ) {
+        self.end_incarnation(state, node, cause, ending);
+        self.forget_address(state, node);
+        self.leave(state, node);
+    }
+
+    /// Takes a node that has no address any more away; its children stay where they are.
+    ///
+    /// To move them all up would cost a destructor time for each, and mostly their own ends follow at once. So a node
+    /// with more than one child stays, as one that is gone, until its children are gone.
+    #[inline]
+    pub(super) fn leave(&mut self, state: &TrackerState, node: Node) {
+        node.set_state(State::Gone);
+        self.tidy(state, node.slot);
+    }
+
+    /// Ends a node alone, after its parts: the tracked nodes right below it whose kind is in `kinds`, with what is below
+    /// them. What has moved up from a node that is gone is right below it too.
+    pub fn end_with_parts(
+        &mut self,
+        state: &TrackerState,
+        top: Node,
+        kinds: u32,
+        cause: Cause,
+        ending: &mut Ending,
+    ) {
+        let by = std::mem::replace(&mut ending.by, reference_of(top));
+        let is_part = |node: Node| node.is(State::Tracked) && kinds >> node.meta().kind() & 1 == 1;
+        let mut next = top.first_child();
+        while let Some(node) = next {
+            if node.is(State::Gone) {
+                next = node.first_child();
+                continue;
+            }
+            next = after(node, top);
+            if is_part(node) {
+                self.touch(node.parent_slot());
+                self.end_below(state, node, Cause::AncestorDestroyed, ending);
+                self.end_leaf(state, node, Cause::AncestorDestroyed, ending);
+            }
+        }
+        ending.by = by;
+        self.end_incarnation(state, top, cause, ending);
+        self.forget_address(state, top);
+        self.leave(state, top);
+        self.settle(state);
+    }
+
+    /// Ends the incarnation for the caller's part (R12): the node goes if nothing is below it.
+    #[inline]
+    pub fn release(&mut self, state: &TrackerState, node: Node, ending: &mut Ending) {
+        self.end_incarnation(state, node, Cause::Released, ending);
+        self.tidy(state, node.slot);
+    }
+
+    /// Ends up to `most` nodes of a scope, and says whether there are more.
+    pub fn clear_some(
+        &mut self,
+        state: &TrackerState,
+        scope: u32,
+        most: usize,
+        ending: &mut Ending,
+    ) -> bool {
+        let mut node = None;
+        for _ in 0..most {
+            let Some(mut leaf) = node.or_else(|| self.first_root(scope)) else {
+                return false;
+            };
+            while let Some(child) = leaf.first_child() {
+                leaf = child;
+            }
+            node = leaf.parent();
+            self.end_leaf(state, leaf, Cause::ScopeCleared, ending);
+        }
+        if let Some(parent) = node {
+            self.tidy(state, parent.slot);
+        }
+        self.first_root(scope).is_some()
+    }
+}
+
+/// The next node after `node` and all that is below it, in the tree below `top`.
+fn after(mut node: Node, top: Node) -> Option<Node> {
+    loop {
+        if let Some(next) = node.next_sibling() {
+            return Some(next);
+        }
+        node = node.parent()?;
+        if node.slot == top.slot {
+            return None;
+        }
+    }
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//! Telling a tracker's observer of ends (R15).
+//!
+//! Observers run with no lock held and outside of the fork lock: they may take long, and may call the tracker. Whoever
+//! takes an observer back waits for its calls that still run. A call made from inside of an observer does not wait: two
+//! of them might wait for one another.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use super::state::TrackerState;
+use super::sync::{AtomicBool, Backoff, Lock, Ordering, fork_lock, lock};
+use crate::End;
+
+/// Is told of ends; see [`Tracker::set_observer`](crate::Tracker::set_observer).
+pub type Observer = Arc<dyn Fn(&[End]) + Send + Sync>;
+
+/// The observer of a tracker, and the calls of it that run.
+pub struct Observers {
+    /// Whether there is an observer; read by each hook.
+    is_set: AtomicBool,
+    shared: Arc<Lock<Shared>>,
+}
+
+/// Locked inside of the fork lock only.
+struct Shared {
+    observer: Option<Observer>,
+    /// Counts the observers that were set.
+    serial: u64,
+    running: Vec<Call>,
+}
+
+/// A call of an observer that has not returned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Call {
+    thread: usize,
+    serial: u64,
+}
+
+thread_local! {
+    /// How many observers this thread is inside of. Its address is the thread's number.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+fn this_thread() -> usize {
+    DEPTH.with(|depth| depth as *const Cell<u32> as usize)
+}
+
+/// Ends that are to be told, collected while locks are held.
+pub struct PendingEnds {
+    is_wanted: bool,
+    ends: Vec<End>,
+}
+
+impl PendingEnds {
+    #[inline]
+    pub fn new(state: &TrackerState) -> Self {
+        Self {
+            is_wanted: state.observers.is_set.load(Ordering::Acquire),
+            ends: Vec::new(),
+        }
+    }
+
+    /// Where to put ends, if anybody wants to hear of them.
+    #[inline]
+    pub fn list(&mut self) -> Option<&mut Vec<End>> {
+        self.is_wanted.then_some(&mut self.ends)
+    }
+
+    /// Leaves the fork lock, and tells the observer.
+    #[inline]
+    pub fn tell(self, state: &TrackerState, guard: fork_lock::ReadGuard<'static>) {
+        if self.is_wanted && !self.ends.is_empty() {
+            state.observers.tell(&self.ends, guard);
+        }
+    }
+}
+
+impl Observers {
+    pub fn new() -> Self {
+        Self {
+            is_set: AtomicBool::new(false),
+            shared: Arc::new(lock::new(Shared {
+                observer: None,
+                serial: 0,
+                running: Vec::new(),
+            })),
+        }
+    }
+
+    #[cold]
+    fn tell(&self, ends: &[End], guard: fork_lock::ReadGuard<'static>) {
+        let shared = self.shared.clone();
+        let (observer, call) = {
+            let mut shared = shared.lock();
+            let Some(observer) = shared.observer.clone() else {
+                return;
+            };
+            let call = Call {
+                thread: this_thread(),
+                serial: shared.serial,
+            };
+            shared.running.push(call);
+            (observer, call)
+        };
+        // From here on the tracker may be destroyed.
+        drop(guard);
+        /// Also if the observer panics.
+        struct Done<'a>(&'a Lock<Shared>, Call);
+        impl Drop for Done<'_> {
+            fn drop(&mut self) {
+                DEPTH.set(DEPTH.get() - 1);
+                let _guard = fork_lock::read();
+                let mut shared = self.0.lock();
+                let this = shared.running.iter().rposition(|call| *call == self.1);
+                if let Some(this) = this {
+                    shared.running.swap_remove(this);
+                }
+            }
+        }
+        DEPTH.set(DEPTH.get() + 1);
+        let done = Done(&shared, call);
+        observer(ends);
+        // The observer's own destructor may run here, if it was taken back meanwhile: before it is said to be done.
+        drop(observer);
+        drop(done);
+    }
+
+    /// Replaces the observer. What is given back is for [`Replaced::finish`].
+    pub fn replace(&self, observer: Option<Observer>) -> Replaced {
+        let mut shared = self.shared.lock();
+        self.is_set.store(observer.is_some(), Ordering::Release);
+        shared.serial += 1;
+        Replaced {
+            serial: shared.serial,
+            observer: std::mem::replace(&mut shared.observer, observer),
+            shared: self.shared.clone(),
+        }
+    }
+
+    /// In the child of a fork: the calls of the parent's other threads are not the child's.
+    pub fn forget_other_threads(&self) {
+        let me = this_thread();
+        self.shared.lock().running.retain(|call| call.thread == me);
+    }
+}
+
+/// An observer that nobody is told to call any more.
+#[must_use]
+pub struct Replaced {
+    serial: u64,
+    observer: Option<Observer>,
+    shared: Arc<Lock<Shared>>,
+}
+
+impl Replaced {
+    /// Waits until no call of the observer, or of an earlier one, runs on another thread. Does not wait if this thread is
+    /// inside of an observer. Called outside of the fork lock, since it may take long and the observer's destructor is
+    /// foreign.
+    pub fn finish(self) {
+        if DEPTH.get() == 0 {
+            let mut backoff = Backoff::new();
+            while self.is_running() {
+                backoff.wait();
+            }
+        }
+        drop(self.observer);
+    }
+
+    fn is_running(&self) -> bool {
+        let _guard = fork_lock::read();
+        let shared = self.shared.lock();
+        shared.running.iter().any(|call| call.serial < self.serial)
+    }
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//! Handles of trackers, and what is behind them.
+//!
+//! A handle's low byte says which [`Place`] it has. A place serves one tracker after the other, and knows the handle of
+//! the one that it serves now. What is behind a handle, a [`TrackerState`], is made with the tracker and freed with it.
+//!
+//! A call enters the fork lock, looks at the handle, and has the state until it leaves the fork lock. Whoever destroys a
+//! tracker takes the handle away, then waits until no thread is inside of the fork lock. So no call on an old handle ever
+//! meets what comes after it.
+
+use std::ptr;
+
+use super::forest::{self, Ending, STRIPES};
+use super::index::Filters;
+use super::observers::{Observer, PendingEnds, Replaced};
+use super::state::TrackerState;
+use super::sync::{AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering, fork_lock, lock};
+use crate::Error;
+
+/// How many trackers there can be at once.
+const MAX_TRACKERS: usize = 256;
+
+/// How many nodes of a tracker that is being destroyed end under one lock.
+pub const PIECE: usize = 1024;
+
+/// Where handles lead. Never freed.
+pub struct Place {
+    /// The handle of the tracker that it serves; 0 for none.
+    id: AtomicU64,
+    /// As in [`TrackerState`].
+    busy: AtomicU32,
+    filters: Filters,
+    /// Valid while `id` is not 0, for calls inside of the fork lock.
+    state: AtomicPtr<TrackerState>,
+}
+
+static PLACES: [AtomicPtr<Place>; MAX_TRACKERS] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; MAX_TRACKERS];
+/// The number of the next tracker; guards the making of trackers too.
+static NEXT_SERIAL: Lock<u64> = lock::new(1);
+
+/// A tracker's state, for a call inside of the fork lock.
+pub struct Open {
+    pub guard: fork_lock::ReadGuard<'static>,
+    state: *const TrackerState,
+}
+
+impl Open {
+    #[inline]
+    pub fn state(&self) -> &TrackerState {
+        // SAFETY: the state is freed only when no thread that has seen it is inside of the fork lock.
+        unsafe { &*self.state }
+    }
+
+    /// Tells the observer of ends, when the locks are free.
+    #[inline]
+    pub fn tell(self, ends: PendingEnds) {
+        // SAFETY: as in `state`. `tell` uses it only before it lets go of the guard.
+        ends.tell(unsafe { &*self.state }, self.guard);
+    }
+}
+
+#[inline]
+fn place_of(id: u64) -> Option<&'static Place> {
+    let place = PLACES[id as usize % MAX_TRACKERS].load(Ordering::Acquire);
+    // SAFETY: entries are null or point to a `Place` that was leaked for good.
+    let place = unsafe { place.as_ref() }?;
+    (id != 0 && place.id.load(Ordering::Acquire) == id).then_some(place)
+}
+
+/// The state of the tracker with that handle.
+#[inline]
+pub fn open(id: u64) -> Result<Open, Error> {
+    let guard = fork_lock::read();
+    let place = place_of(id).ok_or(Error::NO_TRACKER)?;
+    let state = place.state.load(Ordering::Acquire);
+    Ok(Open { guard, state })
+}
+
+/// Whether the tracker certainly has nothing at an address. Takes no lock: nearly all reports of destructions are of
+/// such addresses.
+#[inline]
+pub fn lacks(id: u64, object: usize) -> Result<bool, Error> {
+    let place = place_of(id).ok_or(Error::NO_TRACKER)?;
+    Ok(place.busy.load(Ordering::Acquire) == 0 || !place.filters.may_contain(object))
+}
+
+/// Makes a tracker and gives its handle.
+pub fn create(name: &str) -> Result<u64, Error> {
+    static AFTER_FORK: std::sync::Once = std::sync::Once::new();
+    AFTER_FORK.call_once(|| fork_lock::on_fork_child(forget_other_threads));
+    let _guard = fork_lock::read();
+    let mut serial = NEXT_SERIAL.lock();
+    for (position, entry) in PLACES.iter().enumerate() {
+        let mut known = entry.load(Ordering::Acquire);
+        if known.is_null() {
+            known = Box::into_raw(Box::new(Place::new()));
+            entry.store(known, Ordering::Release);
+        }
+        // SAFETY: not null, and leaked for good.
+        let place: &'static Place = unsafe { &*known };
+        if !place.state.load(Ordering::Acquire).is_null() {
+            continue;
+        }
+        let id = *serial * MAX_TRACKERS as u64 + position as u64;
+        *serial += 1;
+        let state = TrackerState::new(id, name, &place.filters, &place.busy);
+        place
+            .state
+            .store(Box::into_raw(Box::new(state)), Ordering::Release);
+        place.id.store(id, Ordering::Release);
+        return Ok(id);
+    }
+    Err(Error::limit(
+        c"256 trackers exist already; destroy one, or share one",
+    ))
+}
+
+/// Ends everything in a tracker, and the tracker.
+pub fn destroy(id: u64) -> Result<(), Error> {
+    let (place, state) = {
+        let _nobody_else = fork_lock::exclusive();
+        let place = place_of(id).ok_or(Error::NO_TRACKER)?;
+        place.id.store(0, Ordering::Release);
+        // No call on the handle is under way, and none finds the state any more, except by a node.
+        (place, place.state.load(Ordering::Acquire))
+    };
+    // SAFETY: this call alone frees the state, below.
+    let state_ref = unsafe { &*state };
+    let mut open = Open {
+        guard: fork_lock::read(),
+        state,
+    };
+    let mut ends = PendingEnds::new(state_ref);
+    for number in 0..STRIPES as u8 {
+        loop {
+            let mut ending = Ending::new(ends.list());
+            let is_done = clear_some(state_ref, number, &mut ending);
+            if is_done {
+                break;
+            }
+            // A fork that waits need not wait for all of it.
+            drop(open);
+            open = Open {
+                guard: fork_lock::read(),
+                state,
+            };
+        }
+        state_ref.settle(number);
+    }
+    place.busy.store(0, Ordering::Release);
+    place.filters.clear();
+    open.tell(ends);
+    // Calls that have met a node of the tracker are over after this, or are telling the observer.
+    drop(fork_lock::exclusive());
+    let observer = {
+        let _guard = fork_lock::read();
+        state_ref.observers.replace(None)
+    };
+    observer.finish();
+    place.state.store(ptr::null_mut(), Ordering::Release);
+    // SAFETY: made by `create`. Nobody else can find it or has it any more.
+    drop(unsafe { Box::from_raw(state) });
+    Ok(())
+}
+
+/// Ends some of what a tracker has in a stripe. Whether nothing is left.
+fn clear_some(state: &TrackerState, number: u8, ending: &mut Ending) -> bool {
+    let mut stripe = forest::stripe(number);
+    let Some(scope) = stripe.first_scope(state) else {
+        return true;
+    };
+    if !stripe.clear_some(state, scope, PIECE, ending) {
+        stripe.forget_scope(scope);
+    }
+    false
+}
+
+/// Sets a tracker's observer.
+pub fn set_observer(id: u64, observer: Option<Observer>) -> Result<(), Error> {
+    let replaced: Replaced = {
+        let open = open(id)?;
+        open.state().observers.replace(observer)
+    };
+    replaced.finish();
+    Ok(())
+}
+
+/// In the child of a fork.
+fn forget_other_threads() {
+    for place in &PLACES {
+        // SAFETY: entries are null or point to a `Place` that was leaked for good.
+        let place = unsafe { place.load(Ordering::Acquire).as_ref() };
+        // SAFETY: this thread is alone, and inside of the fork lock. Whoever was about to free the state had not yet
+        // taken it out.
+        let state = place.and_then(|place| unsafe { place.state.load(Ordering::Acquire).as_ref() });
+        if let Some(state) = state {
+            state.observers.forget_other_threads();
+        }
+    }
+}
+
+impl Place {
+    fn new() -> Self {
+        Self {
+            id: AtomicU64::new(0),
+            busy: AtomicU32::new(0),
+            filters: Filters::new(),
+            state: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+}
+
+/// Holds the lock under which trackers are made.
+#[cfg(test)]
+pub fn hold_registry() -> impl Sized {
+    NEXT_SERIAL.lock()
+}
