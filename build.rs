@@ -22,7 +22,10 @@ fn main() {
         // The load hooks leave addresses of this library in others' tables, so `dlclose` must not
         // unmap it.
         println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
-        println!("cargo::rustc-cdylib-link-arg=-Wl,-z,defs");
+        // The instrumentation of a fuzzer refers to what only its program defines.
+        if env::var_os("CARGO_CFG_FUZZING").is_none() {
+            println!("cargo::rustc-cdylib-link-arg=-Wl,-z,defs");
+        }
     }
     if env::var_os("CARGO_FEATURE_MLIR_SYS").is_some() {
         for name in WRAPPED_IN_TESTS {

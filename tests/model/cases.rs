@@ -5,7 +5,7 @@ use crate::api::{Api, C, Rust};
 use crate::compare::{self, Earlier};
 use crate::steps::Step::*;
 use crate::steps::Which::*;
-use crate::steps::{self, About, NULL, Pool, Step, list};
+use crate::steps::{self, About, List, NULL, Pool, Step};
 
 fn run<A: Api>(api: A, pool: Pool, program: &[Step]) -> Result<(), String> {
     let ran = compare::run(api, pool, program, &mut Earlier::default());
@@ -27,6 +27,10 @@ pub fn agree_as_read(name: &str, bytes: &[u8]) {
     let (pool, program) = steps::read(bytes);
     println!("{name}"); // Seen if it fails.
     agree(pool, &program);
+}
+
+fn list(places: &[usize]) -> List {
+    List(places.to_vec())
 }
 
 /// An object of kind 0 with ancestors, for `Track` and `Create`.

@@ -579,7 +579,7 @@ impl<A: Api> Run<A> {
         self.check_refs(earlier)?;
         for tracker in self.trackers {
             self.check_tracker(tracker)?;
-            if self.checks % 32 == 0 {
+            if self.checks.is_multiple_of(32) {
                 self.check_reports(tracker)?;
             }
         }
@@ -605,7 +605,7 @@ impl<A: Api> Run<A> {
         let dead = self.model.dead.iter().zip(&self.times).rev();
         for (position, (life, when)) in dead.enumerate() {
             // All of the latest, and some of the others.
-            if position < ON_RECORD || (position + self.checks) % 64 == 0 {
+            if position < ON_RECORD || (position + self.checks).is_multiple_of(64) {
                 self.check_death(&self.model.lives[*life], *when, position < ON_RECORD)?;
             }
         }

@@ -176,7 +176,7 @@ fn in_child(
 
 fn strategy() -> impl Strategy<Value = (u8, Vec<[u8; PIECE]>)> {
     let piece = array::uniform12(ANY);
-    let short = vec(piece.clone(), 1..=160);
+    let short = vec(piece, 1..=160);
     let long = vec(piece, 300..=1500);
     (ANY, proptest::prop_oneof![60 => short, 1 => long])
 }

@@ -197,10 +197,6 @@ pub enum Step {
     Misuse { tracker: usize, misuse: Misuse },
 }
 
-pub fn list(places: &[usize]) -> List {
-    List(places.to_vec())
-}
-
 /// The pool and the steps that bytes stand for.
 pub fn read(bytes: &[u8]) -> (Pool, Vec<Step>) {
     let Some((first, pieces)) = bytes.split_first() else {
