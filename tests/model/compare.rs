@@ -579,6 +579,7 @@ impl<A: Api> Run<A> {
         self.check_refs(earlier)?;
         for tracker in self.trackers {
             self.check_tracker(tracker)?;
+            check_invariants(tracker)?;
             if self.checks.is_multiple_of(32) {
                 self.check_reports(tracker)?;
             }
@@ -968,4 +969,17 @@ fn end_of(life: &Life) -> End {
 
 fn count_of<T>(seen: &Result<Vec<T>>) -> Result<usize> {
     seen.as_ref().map(Vec::len).map_err(|error| *error)
+}
+
+/// What the core states about its own nodes, in builds that have assertions.
+fn check_invariants(tracker: Tracker) -> Checked {
+    if cfg!(not(debug_assertions)) {
+        return Ok(());
+    }
+    // A handle without a tracker has no nodes.
+    let checked = std::panic::catch_unwind(|| tracker.check_invariants().ok());
+    checked.map(drop).map_err(|panic| match panic.downcast_ref::<String>() {
+        Some(message) => format!("an invariant of the core is broken: {message}"),
+        None => "an invariant of the core is broken".to_owned(),
+    })
 }
