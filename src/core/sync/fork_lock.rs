@@ -149,7 +149,8 @@ fn leave_shared(count: &AtomicUsize, state: &ThreadState) {
     let guards = state.shared_guards.get() - 1;
     state.shared_guards.set(guards);
     if guards == 0 {
-        count.fetch_sub(1, Ordering::Release);
+        // Acquires, too, for loom: it orders read-modify-writes only by what they synchronize.
+        count.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -301,7 +302,7 @@ impl ForkLock {
             match self.taken.compare_exchange_weak(
                 taken,
                 taken | 1 << number,
-                Ordering::Acquire,
+                Ordering::AcqRel,
                 Ordering::Relaxed,
             ) {
                 Ok(_) => return Some(number),
@@ -321,7 +322,7 @@ impl ForkLock {
         self.share(state);
         // A guard that was leaked is counted for ever, so this count is nobody else's.
         if self.counts[number].load(Ordering::Relaxed) == 0 {
-            self.taken.fetch_and(!(1 << number), Ordering::Release);
+            self.taken.fetch_and(!(1 << number), Ordering::AcqRel);
         }
     }
 

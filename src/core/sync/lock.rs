@@ -76,7 +76,7 @@ impl RawSpinLock {
     }
 }
 
-// SAFETY: `swap` lets one thread through until `unlock`. Acquire and release order what the holders
+// SAFETY: the exchange lets one thread through until `unlock`. Acquire and release order what the holders
 // do.
 unsafe impl lock_api::RawMutex for RawSpinLock {
     #[cfg(not(loom))]
@@ -98,11 +98,18 @@ unsafe impl lock_api::RawMutex for RawSpinLock {
         }
     }
 
-    /// Looks before it swaps: a swap takes the cache line from the holder even when it fails.
+    /// Looks before it exchanges: an exchange takes the cache line from the holder even when it
+    /// fails.
+    ///
+    /// Not a swap, which would store even when it fails. loom lets that store come after the unlock.
     #[inline]
     fn try_lock(&self) -> bool {
         let is_held = self.is_held();
-        !is_held.load(Ordering::Relaxed) && !is_held.swap(true, Ordering::Acquire)
+        let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
+        !is_held.load(relaxed)
+            && is_held
+                .compare_exchange(false, true, acquire, relaxed)
+                .is_ok()
     }
 
     #[inline]
@@ -187,5 +194,67 @@ mod tests {
             longest.is_none_or(|longest| longest < patience),
             "{longest:?}"
         );
+    }
+}
+
+/// Every interleaving that loom finds. loom fails when two threads may reach the guarded cell at once,
+/// or when one does not see what the last holder wrote.
+#[cfg(all(test, loom))]
+mod loom_models {
+    use std::sync::Arc;
+
+    use loom::cell::UnsafeCell;
+    use loom::thread;
+
+    use super::*;
+
+    fn add_one(cell: &UnsafeCell<u32>) {
+        // SAFETY: loom sees to it that nobody else reads or writes meanwhile; that is the model.
+        cell.with_mut(|value| unsafe { *value += 1 });
+    }
+
+    fn try_to_add_one(lock: &Lock<UnsafeCell<u32>>) -> bool {
+        lock.try_lock().map(|cell| add_one(&cell)).is_some()
+    }
+
+    fn value(cell: &UnsafeCell<u32>) -> u32 {
+        // SAFETY: loom sees to it that nobody writes meanwhile; that is the model.
+        cell.with(|value| unsafe { *value })
+    }
+
+    #[test]
+    fn threads_hold_a_lock_one_at_a_time_and_see_the_last_holder_s_writes() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let lock = Arc::new(new(UnsafeCell::new(0)));
+            let threads = [2, 1].map(|times| {
+                let lock = lock.clone();
+                thread::spawn(move || {
+                    for _ in 0..times {
+                        add_one(&lock.lock());
+                    }
+                })
+            });
+            add_one(&lock.lock());
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            assert_eq!(value(&lock.lock()), 4);
+        });
+    }
+
+    #[test]
+    fn a_refused_lock_is_held_by_another_thread() {
+        loom::model(|| {
+            let lock = Arc::new(new(UnsafeCell::new(0)));
+            let other = lock.clone();
+            let thread = thread::spawn(move || try_to_add_one(&other));
+            let locked = try_to_add_one(&lock);
+            let other_locked = thread.join().unwrap();
+            assert!(locked || other_locked);
+            let expected = u32::from(locked) + u32::from(other_locked);
+            assert_eq!(value(&lock.lock()), expected);
+        });
     }
 }
