@@ -76,8 +76,8 @@ impl RawSpinLock {
     }
 }
 
-// SAFETY: the exchange lets one thread through until `unlock`. Acquire and release order what the holders
-// do.
+// SAFETY: the exchange lets one thread through until `unlock`. Acquire and release order what the
+// holders do.
 unsafe impl lock_api::RawMutex for RawSpinLock {
     #[cfg(not(loom))]
     #[allow(
@@ -88,7 +88,7 @@ unsafe impl lock_api::RawMutex for RawSpinLock {
     #[cfg(loom)]
     const INIT: Self = Self { is_held: None };
 
-    /// A holder that another thread releases could be taken for the thread's own fork.
+    /// The fork lock's read guard, which its holder has too, stays on its thread.
     type GuardMarker = lock_api::GuardNoSend;
 
     #[inline]
@@ -101,7 +101,7 @@ unsafe impl lock_api::RawMutex for RawSpinLock {
     /// Looks before it exchanges: an exchange takes the cache line from the holder even when it
     /// fails.
     ///
-    /// Not a swap, which would store even when it fails. loom lets that store come after the unlock.
+    /// Not a swap, which stores even when it fails. loom lets that store come after the unlock.
     #[inline]
     fn try_lock(&self) -> bool {
         let is_held = self.is_held();
@@ -197,8 +197,8 @@ mod tests {
     }
 }
 
-/// Every interleaving that loom finds. loom fails when two threads may reach the guarded cell at once,
-/// or when one does not see what the last holder wrote.
+/// Every interleaving that loom finds. loom fails when two threads may reach the guarded cell at
+/// once, or when one does not see what the last holder wrote.
 #[cfg(all(test, loom))]
 mod loom_models {
     use std::sync::Arc;
