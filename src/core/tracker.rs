@@ -152,7 +152,9 @@ impl Notice {
 
 #[cold]
 fn tell(inner: &Inner, ends: &[End]) {
+    let pass = fork_lock::read();
     let observer = inner.observer.lock().clone();
+    drop(pass);
     if let Some(observer) = observer.filter(|_| !ends.is_empty()) {
         observer(ends);
     }
