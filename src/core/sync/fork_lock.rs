@@ -461,6 +461,8 @@ pub fn exclusive() -> ExclusiveGuard<'static> {
 /// The forking thread goes on in the child with whatever it was doing, such as the call of an
 /// observer. Only the first callback is kept. It may be called more than once for one fork.
 pub fn on_fork_child(callback: fn()) {
+    // No fork meanwhile: its child would wait for ever for a thread that was setting this.
+    let _guard = read();
     let _ = FORK_LOCK.on_fork_child.set(callback);
 }
 
