@@ -76,8 +76,15 @@ rust_tests_with_mlir() {
   nextest rust-mlir.xml --features mlir-sys --test mlir_sys
 }
 
+# With a target folder of its own, since every crate is compiled anew for it.
+interleavings() {
+  RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=$PWD/build/loom \
+    cargo test --quiet --locked --release --lib loom | tee "$results/rust-loom.txt"
+}
+
 documentation_tests() {
   cargo test --quiet --locked --doc | tee "$results/rust-documentation.txt"
+  "$results/rust-loom.txt"
 }
 
 build_cpp_tests() {
@@ -125,6 +132,7 @@ step 'clippy' lints
 step 'Rust tests, stale headers' rust_tests
 step 'The tracker against its model, in random programs' model
 step 'Rust tests on MLIR through mlir-sys' rust_tests_with_mlir
+step 'Interleavings of the locks, by loom' interleavings
 step 'Rust documentation tests' documentation_tests
 step 'C and C++: building library and tests' build_cpp_tests
 step 'C and C++: rules, headers, MLIR, consumers, valgrind' cpp_tests
