@@ -978,8 +978,10 @@ fn check_invariants(tracker: Tracker) -> Checked {
     }
     // A handle without a tracker has no nodes.
     let checked = std::panic::catch_unwind(|| tracker.check_invariants().ok());
-    checked.map(drop).map_err(|panic| match panic.downcast_ref::<String>() {
-        Some(message) => format!("an invariant of the core is broken: {message}"),
-        None => "an invariant of the core is broken".to_owned(),
-    })
+    checked
+        .map(drop)
+        .map_err(|panic| match panic.downcast_ref::<String>() {
+            Some(message) => format!("an invariant of the core is broken: {message}"),
+            None => "an invariant of the core is broken".to_owned(),
+        })
 }
