@@ -126,6 +126,8 @@ fn a_thread_counted_at_the_closed_lock_is_not_counted_in_the_child() {
     lock.reset_in_child(&state);
     lock.open(&state);
     assert_eq!(lock.taken.load(Ordering::Relaxed), 0);
+    let is_zero = |count: &CachePadded<AtomicUsize>| count.load(Ordering::Relaxed) == 0;
+    assert!(lock.counts.iter().all(is_zero), "a count is left");
     drop(lock.exclusive(&state));
 }
 
