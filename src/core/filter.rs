@@ -29,7 +29,7 @@ pub struct Filter {
     renewing: Lock<()>,
 }
 
-const FIRST_LEN: usize = 8;
+const FIRST_LEN: usize = 16;
 /// The filter is renewed when it has fewer bits than this for an entry, and gets four times as many.
 const CROWDED: usize = 8;
 const ALIGNMENT: usize = 64;

@@ -13,8 +13,8 @@ use std::ptr;
 use super::forest::{self, Ending, STRIPES};
 use super::index::Filters;
 use super::observers::{Observer, PendingEnds, Replaced};
-use super::state::TrackerState;
-use super::sync::{AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering, fork_lock, lock};
+use super::state::{Glance, TrackerState};
+use super::sync::{AtomicPtr, AtomicU64, Lock, Ordering, fork_lock, lock};
 use crate::Error;
 
 /// How many trackers there can be at once.
@@ -27,8 +27,7 @@ pub const PIECE: usize = 1024;
 pub struct Place {
     /// The handle of the tracker that it serves, or [`Place::nobody`].
     id: AtomicU64,
-    /// As in [`TrackerState`].
-    busy: AtomicU32,
+    glance: Glance,
     filters: Filters,
     /// Valid while there is a handle, for calls inside of the fork lock.
     state: AtomicPtr<TrackerState>,
@@ -82,7 +81,13 @@ pub fn open(id: u64) -> Result<Open, Error> {
 #[inline]
 pub fn lacks(id: u64, object: usize) -> Result<bool, Error> {
     let place = place_of(id).ok_or(Error::NO_TRACKER)?;
-    Ok(place.busy.load(Ordering::Acquire) == 0 || !place.filters.may_contain(object))
+    Ok(place.glance.busy.load(Ordering::Acquire) == 0 || !place.filters.may_contain(object))
+}
+
+/// Whether an exact source is active. Takes no lock.
+#[inline]
+pub fn is_exact(id: u64) -> bool {
+    place_of(id).is_some_and(|place| place.glance.is_exact())
 }
 
 /// Makes a tracker and gives its handle.
@@ -104,7 +109,7 @@ pub fn create(name: &str) -> Result<u64, Error> {
         }
         let id = *serial * MAX_TRACKERS as u64 + position as u64;
         *serial += 1;
-        let state = TrackerState::new(id, name, &place.filters, &place.busy);
+        let state = TrackerState::new(id, name, &place.filters, &place.glance);
         place
             .state
             .store(Box::into_raw(Box::new(state)), Ordering::Release);
@@ -150,7 +155,8 @@ pub fn destroy(id: u64) -> Result<(), Error> {
         }
         state_ref.settle(number);
     }
-    place.busy.store(0, Ordering::Release);
+    place.glance.busy.store(0, Ordering::Release);
+    place.glance.exact_sources.store(0, Ordering::Release);
     place.filters.clear();
     open.tell(ends);
     // Calls that have met a node of the tracker are over after this, or are telling the observer.
@@ -211,7 +217,7 @@ impl Place {
     fn new(position: usize) -> Self {
         Self {
             id: AtomicU64::new(Self::nobody(position)),
-            busy: AtomicU32::new(0),
+            glance: Glance::default(),
             filters: Filters::new(),
             state: AtomicPtr::new(ptr::null_mut()),
         }

@@ -16,9 +16,16 @@ pub struct TrackerState {
     pub index: Index,
     pub observers: Observers,
     counters: [CachePadded<StripeCounters>; STRIPES],
-    /// Bit n: the tracker may have nodes in stripe n. Beside the filters, since it is read as they are.
-    busy: &'static AtomicU32,
-    exact_sources: AtomicU32,
+    glance: &'static Glance,
+}
+
+/// What is read of a tracker without entering the fork lock; it outlives the tracker, as its filters do.
+#[derive(Default)]
+pub struct Glance {
+    /// Bit n: the tracker may have nodes in stripe n.
+    pub busy: AtomicU32,
+    /// How many exact sources are active.
+    pub exact_sources: AtomicU32,
 }
 
 /// A tracker's figures of one stripe. Written under the stripe's lock, read without it.
@@ -43,16 +50,22 @@ fn step(counter: &AtomicU32, by: i32) {
     counter.store(now, Ordering::Relaxed);
 }
 
+impl Glance {
+    #[inline]
+    pub fn is_exact(&self) -> bool {
+        self.exact_sources.load(Ordering::Acquire) != 0
+    }
+}
+
 impl TrackerState {
-    pub fn new(id: u64, name: &str, filters: &'static Filters, busy: &'static AtomicU32) -> Self {
+    pub fn new(id: u64, name: &str, filters: &'static Filters, glance: &'static Glance) -> Self {
         Self {
             id,
             name: name.to_owned(),
             index: Index::new(filters),
             observers: Observers::new(),
             counters: std::array::from_fn(|_| CachePadded::default()),
-            busy,
-            exact_sources: AtomicU32::new(0),
+            glance,
         }
     }
 
@@ -65,17 +78,18 @@ impl TrackerState {
 
     #[inline]
     pub fn is_exact(&self) -> bool {
-        self.exact_sources.load(Ordering::Acquire) != 0
+        self.glance.is_exact()
     }
 
     pub fn exact_begin(&self) {
-        self.exact_sources.fetch_add(1, Ordering::AcqRel);
+        self.glance.exact_sources.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Whether there was one.
     pub fn exact_end(&self) -> bool {
         let less = |active: u32| active.checked_sub(1);
-        self.exact_sources
+        let sources = &self.glance.exact_sources;
+        sources
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, less)
             .is_ok()
     }
@@ -86,8 +100,8 @@ impl TrackerState {
     pub fn add_node(&self, stripe: u8) {
         step(&self.counters(stripe).known, 1);
         // Looked at first: hooks of all threads read this line, so it must not be written without need.
-        if self.busy.load(Ordering::Relaxed) & 1 << stripe == 0 {
-            self.busy.fetch_or(1 << stripe, Ordering::Release);
+        if self.glance.busy.load(Ordering::Relaxed) & 1 << stripe == 0 {
+            self.glance.busy.fetch_or(1 << stripe, Ordering::Release);
         }
     }
 
@@ -100,13 +114,15 @@ impl TrackerState {
     /// and go one at a time would then have all threads fight over the bits.
     pub fn settle(&self, stripe: u8) {
         if self.counters(stripe).known.load(Ordering::Relaxed) == 0 {
-            self.busy.fetch_and(!(1 << stripe), Ordering::Release);
+            self.glance
+                .busy
+                .fetch_and(!(1 << stripe), Ordering::Release);
         }
     }
 
     /// Whether the tracker may have anything at all.
     pub fn is_busy(&self) -> bool {
-        self.busy.load(Ordering::Acquire) != 0
+        self.glance.busy.load(Ordering::Acquire) != 0
     }
 
     #[inline]
@@ -143,7 +159,7 @@ impl TrackerState {
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
             internal_errors: crate::internal_errors(),
-            exact_sources: self.exact_sources.load(Ordering::Acquire),
+            exact_sources: self.glance.exact_sources.load(Ordering::Acquire),
             tracked: self.count(None),
             ..Stats::default()
         };

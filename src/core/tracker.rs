@@ -92,7 +92,7 @@ impl Tracker {
 
     /// Whether an exact source is active. A handle that is no tracker's is not exact.
     pub fn is_exact(self) -> bool {
-        registry::open(self.id).is_ok_and(|open| open.state().is_exact())
+        registry::is_exact(self.id)
     }
 
     // Registration -------------------------------------------------------------------------------------
@@ -157,21 +157,44 @@ impl Tracker {
         registry::lacks(self.id, object).unwrap_or(false)
     }
 
-    /// What every hook that ends something has around it: nothing is done for an address that the tracker lacks,
-    /// and the observer hears of the ends when all locks are free.
+    /// What every hook that ends something does first: nothing is done for an address that the tracker lacks.
     #[inline]
-    fn hook(
-        self,
-        object: usize,
-        change: impl FnOnce(&TrackerState, &mut Stripe, Node, &mut Ending),
-    ) -> Result<(), Error> {
+    fn end(self, object: usize, report: Report) -> Result<(), Error> {
         check_object(object)?;
         if registry::lacks(self.id, object)? {
             return Ok(());
         }
-        self.change(object, change)
+        self.end_known(object, report)
     }
 
+    /// The rest of it, for who has asked already whether the tracker [`lacks`](Self::lacks) the object.
+    #[inline]
+    pub(crate) fn end_known(self, object: usize, report: Report) -> Result<(), Error> {
+        self.change(object, |state, stripe, node, ending| {
+            let (cause, takes_all_below) = match report {
+                Report::Erased => (Cause::Erased, !state.is_exact()),
+                Report::DestroyedAsParent => (Cause::Destroyed, !state.is_exact()),
+                Report::Destroyed { .. } => {
+                    let cause;
+                    (cause, ending.by) = ATTRIBUTION.get().of_end(reference_of(node));
+                    (cause, false)
+                }
+            };
+            match report {
+                _ if takes_all_below => {
+                    ending.by = reference_of(node);
+                    stripe.end_subtree(state, node, cause, Cause::AncestorDestroyed, ending);
+                }
+                Report::Destroyed { kinds } if kinds != 0 => {
+                    stripe.end_with_parts(state, node, kinds, cause, ending);
+                }
+                _ => stripe.end_alone(state, node, cause, ending),
+            }
+        })
+    }
+
+    /// Changes the node of an object, if there is one. The observer hears of the ends when all locks are free.
+    #[inline]
     fn change(
         self,
         object: usize,
@@ -192,24 +215,13 @@ impl Tracker {
     /// In exact mode `object` alone ends here: what is below it ends as its own destruction is reported
     /// (R10), since moves that nobody reported may have taken it elsewhere.
     pub fn erase(self, object: usize) -> Result<(), Error> {
-        self.end_with_all_below(object, Cause::Erased)
+        self.end(object, Report::Erased)
     }
 
     /// `object` is destroyed as the parent of what is below it (R4). Like [`erase`](Self::erase), but the
     /// cause on record is [`Cause::Destroyed`].
     pub fn parent_destroy(self, object: usize) -> Result<(), Error> {
-        self.end_with_all_below(object, Cause::Destroyed)
-    }
-
-    fn end_with_all_below(self, object: usize, cause: Cause) -> Result<(), Error> {
-        self.hook(object, |state, stripe, node, ending| {
-            if state.is_exact() {
-                stripe.end_alone(state, node, cause, ending);
-            } else {
-                ending.by = reference_of(node);
-                stripe.end_subtree(state, node, cause, Cause::AncestorDestroyed, ending);
-            }
-        })
+        self.end(object, Report::DestroyedAsParent)
     }
 
     /// The memory of exactly `object` goes away now (R7). Costs a load and a branch when the tracker is
@@ -221,15 +233,9 @@ impl Tracker {
 
     /// As [`destroy`](Self::destroy), together with those objects right below it whose kind is in `kinds` (bit k is
     /// kind k): the parts that nobody reports one by one, such as a block's arguments.
+    #[inline]
     pub fn destroy_with(self, object: usize, kinds: u32) -> Result<(), Error> {
-        self.hook(object, |state, stripe, node, ending| {
-            let cause;
-            (cause, ending.by) = ATTRIBUTION.get().of_end(reference_of(node));
-            match kinds {
-                0 => stripe.end_alone(state, node, cause, ending),
-                _ => stripe.end_with_parts(state, node, kinds, cause, ending),
-            }
-        })
+        self.end(object, Report::Destroyed { kinds })
     }
 
     /// `object` has new ancestors, nearest first and complete up to the outermost, and takes all below it
@@ -265,7 +271,8 @@ impl Tracker {
     /// Something that cannot be observed changed the inside of `root`: everything strictly below it ends,
     /// unless an exact source is active (R9).
     pub fn opaque_mutation(self, root: usize) -> Result<(), Error> {
-        self.hook(root, |state, stripe, node, ending| {
+        check_object(root)?;
+        self.change(root, |state, stripe, node, ending| {
             if !state.is_exact() {
                 ending.by = reference_of(node);
                 stripe.end_inside(state, node, Cause::OpaqueMutation, ending);
@@ -399,6 +406,17 @@ impl Tracker {
     }
 }
 
+/// How a hook reports an end.
+#[derive(Clone, Copy)]
+pub(crate) enum Report {
+    Erased,
+    DestroyedAsParent,
+    /// With its parts of these kinds.
+    Destroyed {
+        kinds: u32,
+    },
+}
+
 impl Attribution {
     /// The cause and culprit of an end that a source reports.
     fn of_end(self, ended: Ref) -> (Cause, Ref) {
@@ -443,10 +461,10 @@ fn check_kind(kind: Option<u8>) -> Result<(), Error> {
 // Nodes --------------------------------------------------------------------------------------------------
 
 /// The node of an object, with its stripe locked.
-#[inline]
+#[inline(always)]
 fn lock_node(state: &TrackerState, object: usize) -> Option<(LockGuard<'static, Stripe>, Node)> {
     loop {
-        let node = Node::at(state.index.get(object)?);
+        let node = Node::at(state.index.look_up(object)?);
         let number = node.meta().stripe();
         let stripe = forest::stripe(number);
         // Until the lock was taken, the slot may have become another object's, or another stripe's.
@@ -562,7 +580,7 @@ fn move_after_conflicts(
     let reserved = Reserved::take(state, number, scope, ancestors.len() as u32)?;
     let moved = reserved.retry(ending, |stripe, _| {
         // Meanwhile it may have ended, or may be known in another scope: then others report it at the same time.
-        let node = state.index.get(object).map(Node::at);
+        let node = state.index.look_up(object).map(Node::at);
         match node.filter(|node| node.meta().stripe() == number) {
             Some(node) => stripe.relocate(state, node, ancestors),
             None => Registered::As(Ref::NULL, 0),

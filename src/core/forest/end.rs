@@ -149,8 +149,14 @@ impl Stripe {
     /// with more than one child stays, as one that is gone, until its children are gone.
     #[inline]
     pub(super) fn leave(&mut self, state: &TrackerState, node: Node) {
-        node.set_state(State::Gone);
-        self.tidy(state, node.slot);
+        if node.first_child().is_some() {
+            node.set_state(State::Gone);
+            self.tidy(state, node.slot);
+        } else {
+            let parent = node.parent_slot();
+            self.drop_node(node);
+            self.tidy(state, parent);
+        }
     }
 
     /// Ends a node alone, after its parts: the tracked nodes right below it whose kind is in `kinds`, with what is below
