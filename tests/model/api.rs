@@ -44,6 +44,9 @@ pub trait Api: Copy + Send + Sync + 'static {
     fn enter(self, next: Attribution) -> Attribution;
     fn leave(self, previous: Attribution);
 
+    fn set_death_log(self, records: usize) -> Result<()>;
+    fn death_log(self) -> usize;
+
     fn is_live(self, reference: Ref) -> bool;
     fn death(self, reference: Ref) -> Option<Death>;
     fn count(self, tracker: Tracker, scope: Option<u64>, kind: Option<u8>) -> Result<usize>;
@@ -149,6 +152,12 @@ impl Api for Rust {
     }
     fn leave(self, previous: Attribution) {
         Attribution::leave(previous);
+    }
+    fn set_death_log(self, records: usize) -> Result<()> {
+        kind(live_object_tracker::set_death_log_capacity(records))
+    }
+    fn death_log(self) -> usize {
+        live_object_tracker::death_log_capacity()
     }
     fn is_live(self, reference: Ref) -> bool {
         reference.is_live()
@@ -466,6 +475,12 @@ impl Api for C {
             by: previous.by.into(),
             cause: previous.cause as u32,
         });
+    }
+    fn set_death_log(self, records: usize) -> Result<()> {
+        status(lot_set_death_log_capacity(records))
+    }
+    fn death_log(self) -> usize {
+        lot_death_log_capacity()
     }
     fn is_live(self, reference: Ref) -> bool {
         lot_is_live(reference.into())

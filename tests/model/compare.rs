@@ -17,9 +17,14 @@ use crate::steps::{
     About, DESTROYED, ECHO, MADE_UP, Observing, Pool, SCOPES, Step, TRACKERS, Which,
 };
 
-/// How many of the latest deaths must be on record; older records may be gone. The small log has seven, and one call may
-/// end more than that in an order of its own.
-const ON_RECORD: usize = if cfg!(lot_small) { 0 } else { 64 };
+/// How many of the latest deaths must be on record; older records may be gone.
+const ON_RECORD: usize = if cfg!(lot_small) { 7 } else { 64 };
+
+/// Records come in runs of this many, of which each group of scopes may keep one to itself.
+const RUN: usize = if cfg!(lot_small) { 1 } else { 64 };
+/// How large the death log is at first.
+const DEATH_LOG: usize = if cfg!(lot_small) { 7 } else { 65_536 };
+const LARGEST_DEATH_LOG: usize = RUN << 14;
 
 /// How many refs of earlier programs are remembered.
 const EARLIER: usize = 4096;
@@ -34,7 +39,8 @@ pub struct Difference {
 /// What is remembered of the programs before this one: their refs, which are all dead.
 #[derive(Default)]
 pub struct Earlier {
-    /// Added to all addresses, so that programs on other threads have others.
+    /// Added to all addresses, so that programs on other threads have others. Not 0: the process is
+    /// shared with them, so its options are left alone.
     pub shift: usize,
     dead: VecDeque<Ref>,
     next: usize,
@@ -154,6 +160,9 @@ struct Run<A> {
     attributions: Vec<Attribution>,
     /// For each death of the model's list, its call.
     calls: Vec<Call>,
+    /// The size of the death log, and how many had died when it was set: no record of theirs is left.
+    death_log: usize,
+    forgotten: usize,
     internal_errors: u64,
     checks: usize,
 }
@@ -194,6 +203,8 @@ impl<A: Api> Run<A> {
             kept: Vec::new(),
             attributions: Vec::new(),
             calls: Vec::new(),
+            death_log: DEATH_LOG,
+            forgotten: 0,
             internal_errors: 0,
             checks: 0,
         };
@@ -425,6 +436,7 @@ impl<A: Api> Run<A> {
                     &count_of(&api.children(parent, *stop_after)),
                 )
             }
+            Step::SetDeathLog { records } => self.set_death_log(*records),
             Step::Misuse { tracker, misuse } => {
                 let tracker = self.tracker(*tracker);
                 if self.model.registry(tracker).is_err() {
@@ -436,6 +448,29 @@ impl<A: Api> Run<A> {
                 }
             }
         }
+    }
+
+    fn set_death_log(&mut self, records: usize) -> Checked {
+        if self.shift != 0 {
+            return Ok(());
+        }
+        let size = records.next_multiple_of(RUN);
+        let expected = match size {
+            0..=LARGEST_DEATH_LOG => Ok(()),
+            _ => Err(ErrorKind::InvalidArgument),
+        };
+        let answer = self.api.set_death_log(records);
+        same(|| "the answer".to_owned(), &expected, &answer)?;
+        if answer.is_ok() {
+            self.death_log = size;
+            self.forgotten = self.model.dead.len();
+        }
+        let (expected, answer) = (self.death_log, self.api.death_log());
+        same(
+            || "the size of the death log".to_owned(),
+            &expected,
+            &answer,
+        )
     }
 
     fn register(&mut self, about: &About, is_new: bool) -> Checked {
@@ -639,14 +674,27 @@ impl<A: Api> Run<A> {
             }
         }
         let all = self.model.dead.len();
+        // With a small one it depends on how many groups of scopes share it.
+        let is_sure = self.death_log >= DEATH_LOG.min(64 * RUN);
         let dead = self.model.dead.iter().zip(&self.calls).rev();
         for (position, (life, call)) in dead.enumerate() {
-            // The model does not know in which order the ends of one call are recorded.
-            let must_be_known = all - call.ended_before <= ON_RECORD;
             // All of the latest, and some of the others.
-            if position < 64 || (position + self.checks).is_multiple_of(64) {
-                self.check_death(&self.model.lives[*life], *call, must_be_known)?;
+            if position >= 64 && !(position + self.checks).is_multiple_of(64) {
+                continue;
             }
+            let life = &self.model.lives[*life];
+            if call.ended_before < self.forgotten {
+                let death = self.api.death(life.reference);
+                same(
+                    || format!("the forgotten death of {life:x?}"),
+                    &None,
+                    &death,
+                )?;
+                continue;
+            }
+            // The model does not know in which order the ends of one call are recorded.
+            let is_recent = all - call.ended_before <= ON_RECORD;
+            self.check_death(life, *call, is_sure && is_recent)?;
         }
         for _ in 0..4.min(earlier.dead.len()) {
             earlier.next = (earlier.next + 1) % earlier.dead.len();
@@ -924,6 +972,9 @@ impl<A: Api> Run<A> {
         }
         while !self.attributions.is_empty() {
             self.step(&Step::Leave)?;
+        }
+        if self.death_log != DEATH_LOG {
+            self.set_death_log(DEATH_LOG)?;
         }
         for tracker in 0..TRACKERS {
             self.step(&Step::DestroyTracker { tracker })?;

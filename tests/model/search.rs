@@ -244,7 +244,7 @@ pub fn search<A: Api>(api: A, seed: u64, until: Until) {
     panic!(
         "model, {}: a difference after {done} steps, in program {programs} of seed {seed}\n\n\
          {report}\n\
-         To repeat it: LOT_MODEL_SEED={seed} cargo test --test model\n",
+         To repeat it: LOT_MODEL_SEED={seed} cargo test --profile model --test model\n",
         A::NAME,
     );
 }

@@ -191,6 +191,7 @@ pub enum Step {
     ForEach { tracker: usize, scope: Option<u64>, kind: Option<u8>, stop_after: usize },
     Children { which: Which, stop_after: usize },
     Misuse { tracker: usize, misuse: Misuse },
+    SetDeathLog { records: usize },
 }
 
 /// The pool and the steps that bytes stand for.
@@ -207,7 +208,7 @@ pub fn read(bytes: &[u8]) -> (Pool, Vec<Step>) {
 }
 
 /// How often each step comes, out of 256. What registers comes first: it is the plainest.
-const WEIGHTS: [u8; 23] = [
+const WEIGHTS: [u8; 24] = [
     68, // Track
     28, // Create
     20, // Destroy
@@ -230,7 +231,8 @@ const WEIGHTS: [u8; 23] = [
     3,  // Count
     3,  // ForEach
     3,  // Children
-    2,  // Misuse
+    1,  // Misuse
+    1,  // SetDeathLog
 ];
 
 const _: () = {
@@ -367,9 +369,12 @@ fn read_step(pool: Pool, piece: &[u8]) -> Step {
             which,
             stop_after: usize::from(shape) % 3,
         },
-        _ => Step::Misuse {
+        22 => Step::Misuse {
             tracker,
             misuse: MISUSES[usize::from(shape) % MISUSES.len()],
+        },
+        _ => Step::SetDeathLog {
+            records: [65_536, 0, 1, 100, 5000, 1_048_576, 1_048_577][usize::from(shape) % 7],
         },
     }
 }
