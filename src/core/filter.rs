@@ -8,9 +8,11 @@
 //! Filters are never freed: a handle's filters serve the next tracker with that handle's place. A late look at them with
 //! a handle of a destroyed tracker is answered with either yes or no, and both are right.
 
-use std::alloc::{Layout, alloc_zeroed};
+#[cfg(all(test, loom))]
+mod loom_models;
 
 use super::index::Key;
+use super::storage;
 use super::sync::{AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering, lock};
 
 /// Two bits for an entry, both in the same word. Aligned so that none lies across cache lines.
@@ -37,7 +39,7 @@ const ALIGNMENT: usize = 64;
 const EVERYTHING: usize = 1;
 
 impl Filter {
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             place: AtomicUsize::new(0),
             version: AtomicU32::new(0),
@@ -147,7 +149,9 @@ impl Filter {
         let place = match &fresh {
             None => None,
             Some(_) if len == old_len => Some(words),
-            Some(_) => allocate(len).map(<*mut _>::cast_const),
+            // The old words are never freed, since readers may still be at them. All of them together are smaller than
+            // the new ones.
+            Some(_) => storage::allocate(len, ALIGNMENT).map(<*mut AtomicU64>::cast_const),
         };
         match place {
             Some(words) => {
@@ -208,16 +212,4 @@ fn len(shift: u32) -> usize {
 
 fn shift_of(len: usize) -> u32 {
     u64::BITS - len.trailing_zeros()
-}
-
-/// Zeroed words. Those that they replace are never freed, since readers may still be at them. All of them together are
-/// smaller than the new ones.
-fn allocate(len: usize) -> Option<*mut AtomicU64> {
-    let layout = Layout::array::<AtomicU64>(len)
-        .ok()?
-        .align_to(ALIGNMENT)
-        .ok()?;
-    // SAFETY: the layout is not of size zero.
-    let words: *mut AtomicU64 = unsafe { alloc_zeroed(layout) }.cast();
-    (!words.is_null()).then_some(words)
 }

@@ -14,7 +14,9 @@ use super::forest::{self, Ending, STRIPES};
 use super::index::Filters;
 use super::observers::{Observer, PendingEnds, Replaced};
 use super::state::TrackerState;
-use super::sync::{AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering, fork_lock, lock};
+use super::sync::{
+    AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering, array_of, fork_lock, lock, process_static,
+};
 use crate::Error;
 
 /// How many trackers there can be at once.
@@ -34,10 +36,15 @@ pub struct Place {
     state: AtomicPtr<TrackerState>,
 }
 
-static PLACES: [AtomicPtr<Place>; MAX_TRACKERS] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; MAX_TRACKERS];
-/// The number of the next tracker; guards the making of trackers too.
-static NEXT_SERIAL: Lock<u64> = lock::new(1);
+process_static! {
+    static PLACES: [AtomicPtr<Place>; MAX_TRACKERS] =
+        array_of![AtomicPtr::new(ptr::null_mut()); MAX_TRACKERS];
+}
+
+process_static! {
+    /// The number of the next tracker; guards the making of trackers too.
+    static NEXT_SERIAL: Lock<u64> = lock::new(1);
+}
 
 /// A tracker's state, for a call inside of the fork lock.
 pub struct Open {
@@ -190,7 +197,7 @@ pub fn set_observer(id: u64, observer: Option<Observer>) -> Result<(), Error> {
 
 /// In the child of a fork.
 fn forget_other_threads() {
-    for place in &PLACES {
+    for place in PLACES.iter() {
         // SAFETY: entries are null or point to a `Place` that was leaked for good.
         let place = unsafe { place.load(Ordering::Acquire).as_ref() };
         // SAFETY: this thread is alone, and inside of the fork lock. Whoever was about to free the state had not yet
@@ -222,4 +229,10 @@ impl Place {
 #[cfg(test)]
 pub fn hold_registry() -> impl Sized {
     NEXT_SERIAL.lock()
+}
+
+/// Whether nobody has that lock.
+#[cfg(all(test, shuttle))]
+pub fn is_free() -> bool {
+    !NEXT_SERIAL.is_locked()
 }
