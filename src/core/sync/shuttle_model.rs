@@ -100,7 +100,7 @@ pub fn without_switches<T>(run: impl FnOnce() -> T) -> T {
 }
 
 /// Starts a thread of a model.
-pub fn spawn<T: 'static>(run: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
+pub fn spawn<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     shuttle::thread::spawn(move || {
         let result = run();
         fork_lock::end_thread();
