@@ -117,9 +117,11 @@ impl Filter {
 
     #[inline]
     fn count<Keys: Iterator<Item = Key>>(&self, counter: &AtomicU32, keys: impl Fn() -> Keys) {
-        let left = counter.load(Ordering::Relaxed);
+        // Whoever goes by the count of a renewal sees its words: the object that came in before there were any has no
+        // bits but there.
+        let left = counter.load(Ordering::Acquire);
         if left > 1 {
-            counter.store(left - 1, Ordering::Relaxed);
+            counter.store(left - 1, Ordering::Release);
         } else {
             self.renew(counter, keys);
         }
@@ -169,8 +171,8 @@ impl Filter {
             None => self.place.store(EVERYTHING, Ordering::Release),
         }
         let room = (64 * len / CROWDED).saturating_sub(entries).max(FIRST_LEN);
-        self.room.store(room as u32, Ordering::Relaxed);
-        self.patience.store((8 * len) as u32, Ordering::Relaxed);
+        self.room.store(room as u32, Ordering::Release);
+        self.patience.store((8 * len) as u32, Ordering::Release);
         self.version.fetch_add(1, Ordering::Release);
     }
 
@@ -179,6 +181,8 @@ impl Filter {
         let (words, shift) = self.words(Ordering::Relaxed);
         if words.is_null() {
             self.place.store(0, Ordering::Relaxed);
+            // The first object makes words.
+            self.room.store(0, Ordering::Relaxed);
             return;
         }
         for number in 0..len(shift) {
@@ -212,4 +216,23 @@ fn len(shift: u32) -> usize {
 
 fn shift_of(len: usize) -> u32 {
     u64::BITS - len.trailing_zeros()
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_without_memory_hides_no_entry_of_the_next_tracker() {
+        let filter = Filter::new();
+        let key = Key::of(0x1000);
+        // What a renewal leaves that gets no memory.
+        filter.place.store(EVERYTHING, Ordering::Relaxed);
+        filter.room.store(FIRST_LEN as u32, Ordering::Relaxed);
+        assert!(filter.may_contain(key));
+        filter.clear();
+        assert!(!filter.may_contain(key));
+        filter.add(key, || [key].into_iter());
+        assert!(filter.may_contain(key), "the entry is hidden");
+    }
 }
