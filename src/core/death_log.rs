@@ -8,11 +8,16 @@
 //! The records of one slot form a chain from its latest death back. Records are read without a lock: a reader looks at
 //! a record's epoch before and after, and no epoch comes twice.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+#[cfg(all(test, loom))]
+mod loom_models;
+
 use std::collections::VecDeque;
 use std::ptr;
 
-use super::sync::{AtomicPtr, AtomicU64, AtomicUsize, Lock, Ordering, fence, fork_lock, lock};
+use super::storage::{self, zeroed};
+use super::sync::{
+    AtomicPtr, AtomicU64, AtomicUsize, Lock, Ordering, fence, fork_lock, lock, process_static,
+};
 use super::table::{Node, generation_of, slot_of};
 use crate::{Cause, Death, Error, Ref};
 
@@ -41,17 +46,33 @@ struct Record {
     rest: AtomicU64,
 }
 
-/// The records: as many as [`LEN`] says. They are freed while no thread is inside of the fork lock.
-static RECORDS: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
-/// Stored after [`RECORDS`].
-static LEN: AtomicUsize = AtomicUsize::new(0);
-
-static LOG: Lock<Log> = lock::new(Log {
-    limit: DEFAULT_RUNS,
-    used: 0,
-    full: VecDeque::new(),
-    change: 0,
+zeroed!(Record {
+    epoch,
+    object,
+    by_object,
+    by_epoch,
+    time_ns,
+    rest
 });
+
+process_static! {
+    /// The records: as many as [`LEN`] says. They are freed while no thread is inside of the fork lock.
+    static RECORDS: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
+}
+
+process_static! {
+    /// Stored after [`RECORDS`].
+    static LEN: AtomicUsize = AtomicUsize::new(0);
+}
+
+process_static! {
+    static LOG: Lock<Log> = lock::new(Log {
+        limit: DEFAULT_RUNS,
+        used: 0,
+        full: VecDeque::new(),
+        change: 0,
+    });
+}
 
 /// Which runs are whose.
 struct Log {
@@ -72,8 +93,10 @@ pub struct Writer {
     change: u64,
 }
 
-/// Which change of the limit was the latest.
-static CHANGE: AtomicU64 = AtomicU64::new(0);
+process_static! {
+    /// Which change of the limit was the latest.
+    static CHANGE: AtomicU64 = AtomicU64::new(0);
+}
 
 impl Record {
     /// Everything but the epoch, which says that the rest is there.
@@ -186,11 +209,7 @@ impl Log {
     fn start(&mut self) -> Option<()> {
         self.full.try_reserve_exact(self.limit).ok()?;
         let len = self.limit * RUN;
-        // SAFETY: the layout is not of size zero.
-        let records: *mut Record = unsafe { alloc_zeroed(layout(len)?) }.cast();
-        if records.is_null() {
-            return None;
-        }
+        let records = storage::allocate::<Record>(len, align_of::<Record>())?;
         RECORDS.store(records, Ordering::Relaxed);
         LEN.store(len, Ordering::Release);
         Some(())
@@ -199,10 +218,6 @@ impl Log {
     fn put(&mut self, run: u32) {
         self.full.push_back(run);
     }
-}
-
-fn layout(records: usize) -> Option<Layout> {
-    Layout::array::<Record>(records).ok()
 }
 
 /// How a dead ref died, if that is on record. Takes no lock but the fork lock.
@@ -265,12 +280,11 @@ pub fn set_capacity(records: usize) -> Result<(), Error> {
     log.change += 1;
     CHANGE.store(log.change, Ordering::Relaxed);
     let records = RECORDS.swap(ptr::null_mut(), Ordering::Relaxed);
-    if let Some(layout) = layout(LEN.swap(0, Ordering::Relaxed))
-        && !records.is_null()
-    {
-        // SAFETY: the records were made by `start` with this layout. No thread is inside of the fork lock, so none has a
+    let len = LEN.swap(0, Ordering::Relaxed);
+    if !records.is_null() {
+        // SAFETY: `start` has allocated as many records. No thread is inside of the fork lock, so none has a
         // reference to one.
-        unsafe { dealloc(records.cast(), layout) };
+        unsafe { storage::free(records, len, align_of::<Record>()) };
     }
     Ok(())
 }

@@ -8,9 +8,11 @@
 //! Filters are never freed: a handle's filters serve the next tracker with that handle's place. A late look at them with
 //! a handle of a destroyed tracker is answered with either yes or no, and both are right.
 
-use std::alloc::{Layout, alloc_zeroed};
+#[cfg(all(test, loom))]
+mod loom_models;
 
 use super::index::Key;
+use super::storage;
 use super::sync::{AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering, lock};
 
 /// Two bits for an entry, both in the same word. Aligned so that none lies across cache lines.
@@ -37,7 +39,7 @@ const ALIGNMENT: usize = 64;
 const EVERYTHING: usize = 1;
 
 impl Filter {
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             place: AtomicUsize::new(0),
             version: AtomicU32::new(0),
@@ -115,9 +117,11 @@ impl Filter {
 
     #[inline]
     fn count<Keys: Iterator<Item = Key>>(&self, counter: &AtomicU32, keys: impl Fn() -> Keys) {
-        let left = counter.load(Ordering::Relaxed);
+        // Whoever goes by the count of a renewal sees its words: the object that came in before there were any has no
+        // bits but there.
+        let left = counter.load(Ordering::Acquire);
         if left > 1 {
-            counter.store(left - 1, Ordering::Relaxed);
+            counter.store(left - 1, Ordering::Release);
         } else {
             self.renew(counter, keys);
         }
@@ -147,7 +151,9 @@ impl Filter {
         let place = match &fresh {
             None => None,
             Some(_) if len == old_len => Some(words),
-            Some(_) => allocate(len).map(<*mut _>::cast_const),
+            // The old words are never freed, since readers may still be at them. All of them together are smaller than
+            // the new ones.
+            Some(_) => storage::allocate(len, ALIGNMENT).map(<*mut AtomicU64>::cast_const),
         };
         match place {
             Some(words) => {
@@ -165,8 +171,8 @@ impl Filter {
             None => self.place.store(EVERYTHING, Ordering::Release),
         }
         let room = (64 * len / CROWDED).saturating_sub(entries).max(FIRST_LEN);
-        self.room.store(room as u32, Ordering::Relaxed);
-        self.patience.store((8 * len) as u32, Ordering::Relaxed);
+        self.room.store(room as u32, Ordering::Release);
+        self.patience.store((8 * len) as u32, Ordering::Release);
         self.version.fetch_add(1, Ordering::Release);
     }
 
@@ -175,6 +181,8 @@ impl Filter {
         let (words, shift) = self.words(Ordering::Relaxed);
         if words.is_null() {
             self.place.store(0, Ordering::Relaxed);
+            // The first object makes words.
+            self.room.store(0, Ordering::Relaxed);
             return;
         }
         for number in 0..len(shift) {
@@ -210,14 +218,21 @@ fn shift_of(len: usize) -> u32 {
     u64::BITS - len.trailing_zeros()
 }
 
-/// Zeroed words. Those that they replace are never freed, since readers may still be at them. All of them together are
-/// smaller than the new ones.
-fn allocate(len: usize) -> Option<*mut AtomicU64> {
-    let layout = Layout::array::<AtomicU64>(len)
-        .ok()?
-        .align_to(ALIGNMENT)
-        .ok()?;
-    // SAFETY: the layout is not of size zero.
-    let words: *mut AtomicU64 = unsafe { alloc_zeroed(layout) }.cast();
-    (!words.is_null()).then_some(words)
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_without_memory_hides_no_entry_of_the_next_tracker() {
+        let filter = Filter::new();
+        let key = Key::of(0x1000);
+        // What a renewal leaves that gets no memory.
+        filter.place.store(EVERYTHING, Ordering::Relaxed);
+        filter.room.store(FIRST_LEN as u32, Ordering::Relaxed);
+        assert!(filter.may_contain(key));
+        filter.clear();
+        assert!(!filter.may_contain(key));
+        filter.add(key, || [key].into_iter());
+        assert!(filter.may_contain(key), "the entry is hidden");
+    }
 }

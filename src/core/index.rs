@@ -20,6 +20,7 @@ use dashmap::mapref::entry::Entry;
 
 use super::SPREAD;
 use super::filter::Filter;
+use super::sync::without_switches;
 use super::table::Slot;
 
 const PART_BITS: u32 = 7;
@@ -129,8 +130,8 @@ pub struct Index {
 }
 
 impl Filters {
-    pub const fn new() -> Self {
-        Self([const { Filter::new() }; PARTS])
+    pub fn new() -> Self {
+        Self(std::array::from_fn(|_| Filter::new()))
     }
 
     /// Whether an object may be in the index; `false` is certain. Takes no lock.
@@ -183,7 +184,7 @@ impl Index {
         match self.parts[part].entry(key) {
             Entry::Occupied(entry) => return Err(*entry.get()),
             Entry::Vacant(entry) => {
-                prepare();
+                without_switches(prepare);
                 drop(entry.insert(slot));
             }
         }

@@ -2,17 +2,20 @@
 //! The tracker itself. Addresses are plain numbers here; nothing in this folder follows one, and nothing
 //! knows of C or MLIR.
 //!
-//! From the bottom up: [`sync`], [`table`] (slots), [`death_log`], [`filter`] and [`index`], [`observers`], [`state`]
+//! From the bottom up: [`sync`], [`storage`] (zeroed memory), [`table`] (slots), [`death_log`], [`filter`] and [`index`], [`observers`], [`state`]
 //! (what one tracker keeps), [`forest`] (the trees), [`registry`] (handles), [`tracker`] (what callers see), [`report`].
 
 pub mod death_log;
 mod filter;
 mod forest;
 mod index;
+#[cfg(all(test, shuttle))]
+mod interleavings;
 pub mod observers;
 mod registry;
 pub mod report;
 mod state;
+mod storage;
 pub mod sync;
 mod table;
 pub mod tracker;

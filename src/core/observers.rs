@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::state::TrackerState;
-use super::sync::{AtomicBool, Backoff, Lock, Ordering, fork_lock, lock};
+use super::sync::{AtomicBool, Backoff, Lock, Ordering, fork_lock, lock, thread_static};
 use crate::End;
 
 /// Is told of ends; see [`Tracker::set_observer`](crate::Tracker::set_observer).
@@ -37,9 +37,9 @@ struct Call {
     serial: u64,
 }
 
-thread_local! {
+thread_static! {
     /// How many observers this thread is inside of. Its address is the thread's number.
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    static DEPTH: Cell<u32> = Cell::new(0);
 }
 
 fn this_thread() -> usize {
@@ -109,7 +109,7 @@ impl Observers {
         struct Done<'a>(&'a Lock<Shared>, Call);
         impl Drop for Done<'_> {
             fn drop(&mut self) {
-                DEPTH.set(DEPTH.get() - 1);
+                DEPTH.with(|depth| depth.set(depth.get() - 1));
                 let _guard = fork_lock::read();
                 let mut shared = self.0.lock();
                 let this = shared.running.iter().rposition(|call| *call == self.1);
@@ -118,7 +118,7 @@ impl Observers {
                 }
             }
         }
-        DEPTH.set(DEPTH.get() + 1);
+        DEPTH.with(|depth| depth.set(depth.get() + 1));
         let done = Done(&shared, call);
         observer(ends);
         // The observer's own destructor may run here, if it was taken back meanwhile: before it is said to be done.
@@ -158,7 +158,7 @@ impl Replaced {
     /// inside of an observer. Called outside of the fork lock, since it may take long and the observer's destructor is
     /// foreign.
     pub fn finish(self) {
-        if DEPTH.get() == 0 {
+        if DEPTH.with(Cell::get) == 0 {
             let mut backoff = Backoff::new();
             while self.is_running() {
                 backoff.wait();

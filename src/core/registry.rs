@@ -14,7 +14,9 @@ use super::forest::{self, Ending, STRIPES};
 use super::index::Filters;
 use super::observers::{Observer, PendingEnds, Replaced};
 use super::state::{Glance, TrackerState};
-use super::sync::{AtomicPtr, AtomicU64, Lock, Ordering, fork_lock, lock};
+use super::sync::{
+    AtomicPtr, AtomicU64, Lock, Ordering, array_of, fork_lock, lock, process_static,
+};
 use crate::Error;
 
 /// How many trackers there can be at once.
@@ -33,10 +35,15 @@ pub struct Place {
     state: AtomicPtr<TrackerState>,
 }
 
-static PLACES: [AtomicPtr<Place>; MAX_TRACKERS] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; MAX_TRACKERS];
-/// The number of the next tracker; guards the making of trackers too.
-static NEXT_SERIAL: Lock<u64> = lock::new(1);
+process_static! {
+    static PLACES: [AtomicPtr<Place>; MAX_TRACKERS] =
+        array_of![AtomicPtr::new(ptr::null_mut()); MAX_TRACKERS];
+}
+
+process_static! {
+    /// The number of the next tracker; guards the making of trackers too.
+    static NEXT_SERIAL: Lock<u64> = lock::new(1);
+}
 
 /// A tracker's state, for a call inside of the fork lock.
 pub struct Open {
@@ -92,9 +99,9 @@ pub fn is_exact(id: u64) -> bool {
 
 /// Makes a tracker and gives its handle.
 pub fn create(name: &str) -> Result<u64, Error> {
-    static AFTER_FORK: std::sync::Once = std::sync::Once::new();
-    AFTER_FORK.call_once(|| fork_lock::on_fork_child(forget_other_threads));
     let _guard = fork_lock::read();
+    // The first one counts. Inside of the fork lock, so that no child waits for a thread that it has not.
+    fork_lock::on_fork_child(forget_other_threads);
     let mut serial = NEXT_SERIAL.lock();
     for (position, entry) in PLACES.iter().enumerate() {
         let mut known = entry.load(Ordering::Acquire);
@@ -196,7 +203,7 @@ pub fn set_observer(id: u64, observer: Option<Observer>) -> Result<(), Error> {
 
 /// In the child of a fork.
 fn forget_other_threads() {
-    for place in &PLACES {
+    for place in PLACES.iter() {
         // SAFETY: entries are null or point to a `Place` that was leaked for good.
         let place = unsafe { place.load(Ordering::Acquire).as_ref() };
         // SAFETY: this thread is alone, and inside of the fork lock. Whoever was about to free the state had not yet
@@ -228,4 +235,10 @@ impl Place {
 #[cfg(test)]
 pub fn hold_registry() -> impl Sized {
     NEXT_SERIAL.lock()
+}
+
+/// Whether nobody has that lock.
+#[cfg(all(test, shuttle))]
+pub fn is_free() -> bool {
+    !NEXT_SERIAL.is_locked()
 }

@@ -23,9 +23,15 @@
 //! Stripes take free slots from the table in batches and give surplus batches back ([`take_batch`], [`give_batch`]):
 //! what one scope has freed is there for every other. A slot's stripe changes only while it is in a batch.
 
+#[cfg(all(test, loom))]
+mod loom_models;
+
 use std::ptr;
 
-use super::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering, lock};
+use super::storage::{self, zeroed};
+use super::sync::{
+    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering, lock, process_static,
+};
 
 /// A slot's number; 0 stands for "none".
 pub type Slot = u32;
@@ -35,15 +41,8 @@ pub const NONE: Slot = 0;
 /// Flipped in the epoch of a hot half while no incarnation is live.
 const ENDED: u64 = 1;
 
-/// How many slots addresses are reserved for: 3 GiB. The tracker's memory for so many objects is 5 GB, and that of
-/// the objects themselves and of their wrappers many times more.
-const RESERVED: usize = 1 << 26;
-/// How many slots get memory at first: 3 MiB, which the system hands out page by page as they are touched. Later on
-/// their number doubles.
-const FIRST_LEN: usize = 1 << 16;
-
-/// How many slots a stripe takes or gives back at once.
-pub const BATCH: u32 = 64;
+pub use super::storage::BATCH;
+use super::storage::{FIRST_LEN, RESERVED};
 
 /// The last generation of a slot, and for tests the one before the first.
 #[cfg(not(any(test, lot_small)))]
@@ -77,7 +76,19 @@ pub struct Cold {
     pub last_death: AtomicU32,
 }
 
-const _: () = assert!(size_of::<Hot>() == 16 && size_of::<Cold>() == 32);
+// loom's atomics have other sizes.
+const _: () = assert!(cfg!(loom) || size_of::<Hot>() == 16 && size_of::<Cold>() == 32);
+
+zeroed!(Hot { object, epoch });
+zeroed!(Cold {
+    parent,
+    first_child,
+    next,
+    previous,
+    user,
+    meta,
+    last_death
+});
 
 /// What a node is. Changed by [`Node::set_state`], [`Node::start`] and [`Node::end`] alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -155,29 +166,48 @@ struct Table {
     mask: AtomicU32,
 }
 
-#[unsafe(export_name = "lot_live_table_1")]
-static TABLE: Table = Table {
-    hot: AtomicPtr::new((&raw const NOTHING).cast_mut().cast()),
-    mask: AtomicU32::new(MASK_WITHOUT_MEMORY),
-};
+process_static! {
+    #[unsafe(export_name = "lot_live_table_1")]
+    static TABLE: Table = Table {
+        hot: AtomicPtr::new(NOTHING.as_ptr().cast_mut()),
+        mask: AtomicU32::new(MASK_WITHOUT_MEMORY),
+    };
+}
 
 /// The mask before the table has memory, when checks read [`NOTHING`].
 const MASK_WITHOUT_MEMORY: u32 = 1;
 
-/// The table before it has memory. Each of the two has its neighbour's number, so no epoch matches.
-static NOTHING: [Hot; 2] = [const { Hot::dead(1) }, const { Hot::dead(0) }];
+process_static! {
+    /// The table before it has memory. Each of the two has its neighbour's number, so no epoch matches.
+    static NOTHING: [Hot; 2] = [
+        Hot {
+            object: AtomicUsize::new(0),
+            epoch: AtomicU64::new(1),
+        },
+        Hot {
+            object: AtomicUsize::new(0),
+            epoch: AtomicU64::new(0),
+        },
+    ];
+}
 
-static COLD: AtomicPtr<Cold> = AtomicPtr::new(ptr::null_mut());
+process_static! {
+    static COLD: AtomicPtr<Cold> = AtomicPtr::new(ptr::null_mut());
+}
 
-static STORE: Lock<Store> = lock::new(Store {
-    reserved: 0,
-    len: 0,
-    next_fresh: NONE,
-    batches: NONE,
-});
+process_static! {
+    static STORE: Lock<Store> = lock::new(Store {
+        reserved: 0,
+        len: 0,
+        next_fresh: NONE,
+        batches: NONE,
+    });
+}
 
-/// The end of the slots that have been given out so far.
-static FRESH_END: AtomicU32 = AtomicU32::new(1);
+process_static! {
+    /// The end of the slots that have been given out so far.
+    static FRESH_END: AtomicU32 = AtomicU32::new(1);
+}
 
 pub const fn slot_of(epoch: u64) -> Slot {
     epoch as u32
@@ -270,6 +300,15 @@ impl Node {
         self.cold.user.load(Ordering::Acquire)
     }
 
+    /// The epoch and the user pointer of the incarnation that is live here, if it is that object's.
+    #[inline]
+    pub fn live(self, object: usize) -> Option<(u64, usize)> {
+        let epoch = self.live_epoch()?;
+        let user = self.user();
+        // Still live, so the user pointer was that incarnation's.
+        is_live(object, epoch).then_some((epoch, user))
+    }
+
     #[inline]
     pub fn set_user(self, user: usize) {
         self.cold.user.store(user, Ordering::Release);
@@ -336,15 +375,6 @@ pub fn is_live(object: usize, epoch: u64) -> bool {
     let other_epoch = hot.epoch.load(Ordering::Acquire) ^ epoch;
     // One branch less than two comparisons.
     other_object as u64 | other_epoch == 0
-}
-
-impl Hot {
-    const fn dead(epoch: u64) -> Self {
-        Self {
-            object: AtomicUsize::new(0),
-            epoch: AtomicU64::new(epoch),
-        }
-    }
 }
 
 /// The generation that fresh slots have behind them. It depends on where this library is loaded, so that two
@@ -440,8 +470,11 @@ impl Store {
         if len > self.reserved {
             return None;
         }
-        add_memory(TABLE.hot.load(Ordering::Relaxed), self.len, len)?;
-        add_memory(COLD.load(Ordering::Relaxed), self.len, len)?;
+        // SAFETY: `start` has reserved addresses for so many, and these are not in use.
+        unsafe {
+            storage::add_memory(TABLE.hot.load(Ordering::Relaxed), self.len, len)?;
+            storage::add_memory(COLD.load(Ordering::Relaxed), self.len, len)?;
+        }
         self.publish(len);
         Some(())
     }
@@ -450,10 +483,14 @@ impl Store {
         let (slots, place) = reserve_addresses()?;
         let hot: *mut Hot = place.cast();
         let cold: *mut Cold = hot.wrapping_add(slots).cast();
-        if add_memory(hot, 0, FIRST_LEN).is_none() || add_memory(cold, 0, FIRST_LEN).is_none() {
-            // SAFETY: the mapping is new, has this size, and nobody knows of it.
-            unsafe { libc::munmap(place, slots * SLOT_SIZE) };
-            return None;
+        // SAFETY: the addresses are reserved, and nobody knows of them yet.
+        unsafe {
+            if storage::add_memory(hot, 0, FIRST_LEN).is_none()
+                || storage::add_memory(cold, 0, FIRST_LEN).is_none()
+            {
+                storage::release(place, slots * SLOT_SIZE);
+                return None;
+            }
         }
         // SAFETY: the first slot has memory. It is never given out; its epoch names its neighbour.
         unsafe { &*hot }.epoch.store(ENDED, Ordering::Relaxed);
@@ -473,45 +510,20 @@ impl Store {
 const SLOT_SIZE: usize = size_of::<Hot>() + size_of::<Cold>();
 
 /// Reserves addresses for the table, for as many slots as the system grants, and says for how many.
-fn reserve_addresses() -> Option<(usize, *mut libc::c_void)> {
+fn reserve_addresses() -> Option<(usize, *mut u8)> {
     let mut slots = RESERVED;
     // A process with a limit for its addresses needs them for other things: at most an eighth is ours.
-    let share = address_limit() / 8;
+    let share = storage::address_limit() / 8;
     while slots * SLOT_SIZE > share && slots > FIRST_LEN {
         slots /= 2;
     }
     while slots >= FIRST_LEN {
-        let size = slots * SLOT_SIZE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANON;
-        // SAFETY: a new mapping, wherever the system likes; nothing in it can be read or written yet.
-        let place = unsafe { libc::mmap(ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0) };
-        if place != libc::MAP_FAILED {
+        if let Some(place) = storage::reserve(slots * SLOT_SIZE) {
             return Some((slots, place));
         }
         slots /= 2;
     }
     None
-}
-
-/// Makes elements of an array usable. The system zeroes each page as it is touched: no hook pays for all.
-fn add_memory<T>(array: *mut T, from: usize, to: usize) -> Option<()> {
-    let (place, size) = (array.wrapping_add(from), (to - from) * size_of::<T>());
-    // SAFETY: the elements are in the addresses that `reserve_addresses` got, and nobody has used them yet.
-    let result = unsafe { libc::mprotect(place.cast(), size, libc::PROT_READ | libc::PROT_WRITE) };
-    (result == 0).then_some(())
-}
-
-/// How many bytes of addresses the process may use.
-fn address_limit() -> usize {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is a valid place for the result.
-    match unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } {
-        0 => usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX),
-        _ => usize::MAX,
-    }
 }
 
 #[cfg(test)]

@@ -11,12 +11,12 @@ use super::forest::{
 use super::observers::{Observer, PendingEnds};
 use super::registry::{self, PIECE};
 use super::state::TrackerState;
-use super::sync::{LockGuard, fork_lock};
+use super::sync::{LockGuard, fork_lock, thread_static};
 use super::table::{self, Node, State, slot_of};
 use crate::{Attribution, Cause, Death, Description, Error, KIND_COUNT, Ref, Stats, Visit};
 
-thread_local! {
-    static ATTRIBUTION: Cell<Attribution> = const { Cell::new(Attribution::NONE) };
+thread_static! {
+    static ATTRIBUTION: Cell<Attribution> = Cell::new(Attribution::NONE);
 }
 
 /// A tracker: the registry of live objects of one binding library. This is its handle, a copyable number; the
@@ -140,10 +140,8 @@ impl Tracker {
         let open = registry::open(self.id)?;
         let find = || {
             let node = Node::at(open.state().index.get(object)?);
-            let epoch = node.live_epoch()?;
-            let user = node.user();
-            // Still live, so the user pointer was that incarnation's.
-            table::is_live(object, epoch).then_some((Ref { object, epoch }, user))
+            let (epoch, user) = node.live(object)?;
+            Some((Ref { object, epoch }, user))
         };
         find().ok_or(Error::NOT_TRACKED)
     }
@@ -176,7 +174,7 @@ impl Tracker {
                 Report::DestroyedAsParent => (Cause::Destroyed, !state.is_exact()),
                 Report::Destroyed { .. } => {
                     let cause;
-                    (cause, ending.by) = ATTRIBUTION.get().of_end(reference_of(node));
+                    (cause, ending.by) = ATTRIBUTION.with(Cell::get).of_end(reference_of(node));
                     (cause, false)
                 }
             };
@@ -432,12 +430,12 @@ impl Attribution {
     /// Puts the ends that an exact source reports on this thread down to `self`, until
     /// [`leave`](Self::leave). Gives what was in force before.
     pub fn enter(self) -> Attribution {
-        ATTRIBUTION.replace(self)
+        ATTRIBUTION.with(|attribution| attribution.replace(self))
     }
 
     /// Back to what [`enter`](Self::enter) gave.
     pub fn leave(previous: Attribution) {
-        ATTRIBUTION.set(previous);
+        ATTRIBUTION.with(|attribution| attribution.set(previous));
     }
 }
 

@@ -15,7 +15,7 @@ use super::memory::Pages;
 use super::names::{FUNCTION_COUNT, FUNCTIONS, Needed};
 use super::reports::{INSTANCE_COUNT, INSTANCES, hook_address};
 use super::{Failure, elf, loader};
-use crate::core::sync::{Lock, fork_lock, lock};
+use crate::core::sync::{Lock, fork_lock};
 use crate::{Error, Tracker};
 use std::sync::atomic::Ordering;
 
@@ -34,7 +34,7 @@ struct Patched {
     slot: Slot,
 }
 
-static LIBRARIES: Lock<Vec<Library>> = lock::new(Vec::new());
+static LIBRARIES: Lock<Vec<Library>> = Lock::new(Vec::new());
 
 /// What is to be done for one library, found out with no lock held.
 struct Plan {

@@ -56,7 +56,7 @@ pub mod sys;
 use std::ffi::{CStr, CString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::core::sync::{Lock, fork_lock, lock};
+use crate::core::sync::{Lock, fork_lock};
 use crate::{Error, Tracker};
 use reports::Subscribers;
 
@@ -121,7 +121,7 @@ struct Note {
     listeners: u32,
 }
 
-static NOTES: Lock<Vec<Note>> = lock::new(Vec::new());
+static NOTES: Lock<Vec<Note>> = Lock::new(Vec::new());
 
 /// The trackers that link hooks report to.
 static LINKED: Subscribers = Subscribers::new();
@@ -329,7 +329,7 @@ fn note<T>(tracker: Tracker, change: impl FnOnce(&mut Note) -> T) -> T {
 /// Keeps a text for the life of the process, once: C callers may hold on to it. There are few
 /// different ones.
 fn keep(text: &str) -> &'static CStr {
-    static KEPT: Lock<Vec<&'static CStr>> = lock::new(Vec::new());
+    static KEPT: Lock<Vec<&'static CStr>> = Lock::new(Vec::new());
     let text = CString::new(text.replace('\0', "?")).unwrap_or_default();
     let _guard = fork_lock::read();
     let mut kept = KEPT.lock();

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::names::{Choice, ERASE_ARGUMENTS_IF, Ends, FUNCTION_COUNT, FUNCTIONS};
 use super::{BLOCK_ARGUMENT, exists};
-use crate::core::sync::{Lock, lock};
+use crate::core::sync::Lock;
 use crate::{Error, Tracker};
 
 /// How many trackers one source can report to.
@@ -27,7 +27,7 @@ impl Subscribers {
         Self {
             places: [const { AtomicU64::new(0) }; TRACKERS],
             used: AtomicUsize::new(0),
-            changes: lock::new(()),
+            changes: Lock::new(()),
         }
     }
 

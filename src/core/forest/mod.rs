@@ -34,14 +34,16 @@ pub use self::list::{Entry, Limited};
 pub use self::place::{Registered, check_ancestors, reference_of};
 use super::SPREAD;
 use super::state::TrackerState;
-use super::sync::{CachePadded, Lock, LockGuard, Ordering, lock};
+use super::sync::{CachePadded, Lock, LockGuard, Ordering, array_of, lock, process_static};
 use super::table::{self, BATCH, MAX_SCOPES_PER_STRIPE, NONE, Node, STRIPE_BITS, Slot, State};
 use crate::{Error, KIND_COUNT};
 
 pub const STRIPES: usize = 1 << STRIPE_BITS;
 
-static FOREST: [CachePadded<Lock<Stripe>>; STRIPES] =
-    [const { CachePadded(lock::new(Stripe::new())) }; STRIPES];
+process_static! {
+    static FOREST: [CachePadded<Lock<Stripe>>; STRIPES] =
+        array_of![CachePadded(lock::new(Stripe::new())); STRIPES];
+}
 
 /// A stripe keeps up to this many free slots for itself, and gives what is above back in batches.
 const MOST_FREE: u32 = 2 * BATCH;
@@ -59,6 +61,12 @@ pub fn stripe(number: u8) -> LockGuard<'static, Stripe> {
     // Here, since a constant's elements are all the same.
     stripe.number = number;
     stripe
+}
+
+/// Whether nobody has the stripe locked.
+#[cfg(all(test, shuttle))]
+pub fn is_free(number: u8) -> bool {
+    !FOREST[number as usize].0.is_locked()
 }
 
 /// A scope of a tracker, for as long as it has nodes.

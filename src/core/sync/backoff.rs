@@ -9,7 +9,7 @@ pub struct Backoff {
     waits: u32,
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 impl Backoff {
     /// Waits that only spin: a few microseconds in all.
     const SPINS: u32 = 64;
@@ -26,7 +26,7 @@ impl Backoff {
     }
 
     /// Waits once, longer than the time before.
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     pub fn wait(&mut self) {
         let wait = self.waits;
         self.waits = wait.saturating_add(1);
@@ -53,15 +53,22 @@ impl Backoff {
         loom::thread::yield_now();
     }
 
+    /// Lets the other threads of a model run first.
+    #[cfg(shuttle)]
+    pub fn wait(&mut self) {
+        self.waits += 1;
+        super::shuttle_model::yield_now();
+    }
+
     /// The length of the sleep with that number.
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     fn sleep(number: u32) -> std::time::Duration {
         let doubled = Self::FIRST_SLEEP_US << number.min(8);
         std::time::Duration::from_micros(doubled.min(Self::LONGEST_SLEEP_US))
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::Backoff;
 

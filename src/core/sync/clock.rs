@@ -21,7 +21,7 @@ pub fn now_ns() -> u64 {
         .wrapping_add(time.tv_nsec as u64)
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::now_ns;
 

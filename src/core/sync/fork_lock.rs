@@ -28,7 +28,7 @@ use std::sync::OnceLock;
 
 #[cfg(all(test, loom))]
 mod loom_models;
-#[cfg(all(test, not(loom), target_os = "linux"))]
+#[cfg(all(test, not(any(loom, shuttle)), target_os = "linux"))]
 mod tests;
 
 use super::backoff::Backoff;
@@ -36,14 +36,14 @@ use super::membarrier::{self, heavy_fence, light_fence};
 use super::{AtomicU64, AtomicUsize, CachePadded, Ordering, process_static, thread_static};
 
 /// How many threads can have a reader count of their own at once.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 const OWN_COUNTS: usize = 64;
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 const OWN_COUNTS: usize = 2;
 /// How many reader counts all other threads share.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 const SHARED_COUNTS: usize = 8;
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 const SHARED_COUNTS: usize = 1;
 
 /// The value of `closed_by` when the lock is open. No thread has this number.
@@ -281,12 +281,12 @@ impl ForkLock {
     /// Has the own count given back when this thread ends. False if the thread is too far in
     /// ending.
     fn hears_of_thread_end(&self, number: usize) -> bool {
-        #[cfg(not(loom))]
+        #[cfg(not(any(loom, shuttle)))]
         if std::ptr::eq(self, &FORK_LOCK) {
             let remember = |owner: &CountOwner| owner.number.set(Some(number));
             return COUNT_OWNER.try_with(remember).is_ok();
         }
-        // The threads of tests call `give_back` themselves.
+        // The threads of tests and models call `give_back` themselves.
         let _ = number;
         true
     }
@@ -407,22 +407,31 @@ thread_static! {
 }
 
 /// Gives the thread's own count back when the thread ends.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 struct CountOwner {
     number: Cell<Option<usize>>,
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 thread_local! {
     static COUNT_OWNER: CountOwner = const { CountOwner { number: Cell::new(None) } };
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 impl Drop for CountOwner {
     fn drop(&mut self) {
         if let Some(number) = self.number.get() {
             FORK_LOCK.give_back(state(), number);
         }
+    }
+}
+
+/// Gives the thread's own count back when a thread of a model ends.
+#[cfg(shuttle)]
+pub fn end_thread() {
+    let owned = |count: &CachePadded<AtomicUsize>| state().owns(count);
+    if let Some(number) = FORK_LOCK.counts.iter().position(owned) {
+        FORK_LOCK.give_back(state(), number);
     }
 }
 
@@ -471,7 +480,7 @@ pub fn on_fork_child(callback: fn()) {
 /// Nobody waits here for another thread: in the child of a fork that thread would be missing.
 /// Threads that come here at the same time each register the handlers, which nest.
 fn handle_forks() {
-    #[cfg(all(unix, not(loom)))]
+    #[cfg(all(unix, not(any(loom, shuttle))))]
     {
         use std::sync::atomic::AtomicBool;
         static ARE_HANDLED: AtomicBool = AtomicBool::new(false);

@@ -2,9 +2,16 @@
 //! Everything that threads of the core share: the atomics, the one kind of lock, the fork lock and
 //! the clock.
 //!
-//! Under `--cfg loom` the atomics and threads are those of the model checker loom, and the same
-//! code is explored in every interleaving. loom's atomics have no `const` constructor, so shared
-//! statics are declared with [`process_static!`] and thread-locals with [`thread_static!`].
+//! Two model checkers run the same code in many interleavings (`tools/interleavings.sh`):
+//! - Under `--cfg loom` the atomics and threads are loom's. It explores all interleavings of small
+//!   parts, with all that the C11 memory model allows. Its atomics have no `const` constructor and
+//!   must not be zeroed memory.
+//! - Under `--cfg shuttle` the atomics are real ones, and shuttle's scheduler may switch to another
+//!   thread before each use (`shuttle_model.rs`). It explores random interleavings of the whole
+//!   core.
+//!
+//! So shared statics are declared with [`process_static!`], arrays in them with [`array_of!`],
+//! and thread-locals with [`thread_static!`].
 //!
 //! # Lock order
 //!
@@ -23,8 +30,10 @@ mod clock;
 pub mod fork_lock;
 pub mod lock;
 mod membarrier;
-#[cfg(all(test, not(loom), target_os = "linux"))]
+#[cfg(all(test, not(any(loom, shuttle)), target_os = "linux"))]
 mod realtime_tests;
+#[cfg(shuttle)]
+pub mod shuttle_model;
 
 pub use backoff::Backoff;
 pub use cache_padded::CachePadded;
@@ -37,7 +46,11 @@ pub use lock::{Lock, LockGuard};
 pub use loom::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
-#[cfg(not(loom))]
+#[cfg(shuttle)]
+pub use shuttle_model::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence, without_switches,
+};
+#[cfg(not(any(loom, shuttle)))]
 #[allow(unused_imports, reason = "the same list as under loom")]
 pub use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
@@ -53,18 +66,32 @@ macro_rules! process_static {
         #[cfg(not(loom))]
         $(#[$attribute])*
         $(pub $(($($place)+))?)? static $name: $type = $value;
+        // Attributes are for the linker and for readers.
         #[cfg(loom)]
         loom::lazy_static! {
-            $(#[$attribute])*
             $(pub $(($($place)+))?)? static ref $name: $type = $value;
         }
     };
 }
 
-/// Declares a thread-local. Under loom it belongs to a thread of the model.
+/// An array for a `static`, of values that hold atomics or locks.
+#[cfg(not(loom))]
+macro_rules! array_of {
+    ($value:expr; $len:expr) => {
+        [const { $value }; $len]
+    };
+}
+#[cfg(loom)]
+macro_rules! array_of {
+    ($value:expr; $len:expr) => {
+        std::array::from_fn::<_, { $len }, _>(|_| $value)
+    };
+}
+
+/// Declares a thread-local. In a model it belongs to a thread of the model.
 macro_rules! thread_static {
     ($(#[$attribute:meta])* $visibility:vis static $name:ident: $type:ty = $value:expr;) => {
-        #[cfg(not(loom))]
+        #[cfg(not(any(loom, shuttle)))]
         thread_local! {
             $(#[$attribute])*
             $visibility static $name: $type = const { $value };
@@ -74,7 +101,28 @@ macro_rules! thread_static {
             $(#[$attribute])*
             $visibility static $name: $type = $value;
         }
+        #[cfg(shuttle)]
+        shuttle::thread_local! {
+            $visibility static $name: $type = $value;
+        }
     };
 }
 
-pub(crate) use {process_static, thread_static};
+pub(crate) use {array_of, process_static, thread_static};
+
+/// Does something under a lock that is not ours, such as a shard's of dashmap. A model of shuttle
+/// switches to no other thread meanwhile: that one could wait for the lock, and never switch back.
+#[cfg(not(shuttle))]
+#[inline(always)]
+pub fn without_switches<T>(run: impl FnOnce() -> T) -> T {
+    run()
+}
+
+/// Checks all interleavings of a model with at most `preemptions` involuntary switches.
+#[cfg(all(test, loom))]
+pub fn loom_check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
+    builder.check(model);
+}
