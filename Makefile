@@ -4,12 +4,14 @@
 
 BUILD := build
 PREFIX ?= /usr/local
+MINUTES ?= 60
 
-.PHONY: help demo test check-coverage bench header abi sanitizers build install setup bindings clean distclean
+.PHONY: help demo test soak check-coverage bench header abi sanitizers build install setup bindings clean distclean
 
 help:
 	@echo 'make demo             five accidents with references, on the stock MLIR bindings and on ours'
 	@echo 'make test             builds and tests everything'
+	@echo 'make soak MINUTES=60  runs the random tests for as long as one likes'
 	@echo 'make check-coverage   takes the checks of the bindings out, one by one, and sees whether the tests notice'
 	@echo 'make sanitizers       the C++ tests and a stress under four sanitizers (needs a nightly Rust)'
 	@echo 'make bench            measures, and writes docs/benchmarks.md'
@@ -28,6 +30,9 @@ demo: bindings
 
 test: setup
 	@tools/test.sh
+
+soak: setup
+	@python3 tools/soak.py $(MINUTES)
 
 check-coverage: setup
 	@tools/build.sh python-tests

@@ -574,6 +574,15 @@ fn describe(object: usize, ancestors: &[usize]) -> Description<'_> {
     }
 }
 
+/// Waits for another thread, awake at first: the two are to meet within a microsecond.
+fn wait(waited: &mut u32) {
+    *waited += 1;
+    match *waited {
+        0..20_000 => std::hint::spin_loop(),
+        _ => thread::yield_now(),
+    }
+}
+
 #[test]
 fn r06_a_released_and_destroyed_object_leaves_nothing_behind() {
     let (mut random, wrong) = (random(), Wrong::default());
@@ -586,12 +595,13 @@ fn r06_a_released_and_destroyed_object_leaves_nothing_behind() {
     let mut rounds = 0;
     thread::scope(|scope| {
         scope.spawn(|| {
-            let mut seen = 0;
+            let (mut seen, mut waited) = (0, 0);
             while !is_over.load(Ordering::Acquire) {
                 if round.load(Ordering::Acquire) == seen {
-                    thread::yield_now();
+                    wait(&mut waited);
                     continue;
                 }
+                waited = 0;
                 seen += 1;
                 tracker.destroy(at(0, 1)).unwrap();
                 done.store(seen, Ordering::Release);
@@ -610,8 +620,9 @@ fn r06_a_released_and_destroyed_object_leaves_nothing_behind() {
                 std::hint::spin_loop();
             }
             let _ = outside.release();
+            let mut waited = 0;
             while done.load(Ordering::Acquire) != rounds {
-                thread::yield_now();
+                wait(&mut waited);
             }
             // All is quiet. A new object at the same address encloses the same one, and is erased.
             tracker.track(&describe(at(0, 0), &[at(0, 1)])).unwrap();

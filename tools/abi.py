@@ -173,7 +173,7 @@ def main():
         return
     if harmful:
         sys.exit("The C interface differs from cpp-tests/abi/abi.txt in a way that breaks programs "
-                 "which are built already. If that is meant, raise LOT_ABI_VERSION, the number "
+                 "which are built already. If that is meant, raise LOT_ABI_VERSION and the number "
                  "in the soname, and run `make abi`.")
     if added or raised:
         sys.exit("The C interface has more than cpp-tests/abi/abi.txt says: run `make abi` and commit "

@@ -64,20 +64,27 @@ nextest() { # REPORT [OPTION...]
 }
 
 rust_tests() {
-  nextest rust.xml -E 'not binary(model)'
+  nextest rust.xml -E 'not (binary(model) or binary(stress) or binary(memory))'
 }
 
-# A million random steps; with optimisation, and with the checks of a debug build.
-model() {
-  nextest model.xml --cargo-profile model --test model
+# Random programs by the million: with optimisation, and with the checks of a debug build.
+random_tests() {
+  nextest random.xml --cargo-profile model --test model --test stress --test memory
 }
 
 rust_tests_with_mlir() {
   nextest rust-mlir.xml --features mlir-sys --test mlir_sys
 }
 
+# With a target folder of its own, since every crate is compiled anew for it.
+interleavings() {
+  RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=$PWD/build/loom \
+    cargo test --quiet --locked --release --lib loom | tee "$results/rust-loom.txt"
+}
+
 documentation_tests() {
   cargo test --quiet --locked --doc | tee "$results/rust-documentation.txt"
+  "$results/rust-loom.txt"
 }
 
 build_cpp_tests() {
@@ -115,7 +122,7 @@ demo() {
 }
 
 reports=(
-  "$results/rust.xml" "$results/model.xml" "$results/rust-mlir.xml" "$results/rust-documentation.txt"
+  "$results/rust.xml" "$results/random.xml" "$results/rust-mlir.xml" "$results/rust-documentation.txt"
   "$results/cpp.xml" "$results/instructions.xml"
   "$results/coverage.xml" "$results/python-exact.xml" "$results/python-structural.xml"
 )
@@ -123,8 +130,9 @@ reports=(
 step 'rustfmt' formatting
 step 'clippy' lints
 step 'Rust tests, stale headers' rust_tests
-step 'The tracker against its model, in random programs' model
+step 'Random programs against a model; eight threads; memory' random_tests
 step 'Rust tests on MLIR through mlir-sys' rust_tests_with_mlir
+step 'Interleavings of the locks, by loom' interleavings
 step 'Rust documentation tests' documentation_tests
 step 'C and C++: building library and tests' build_cpp_tests
 step 'C and C++: rules, headers, MLIR, consumers, valgrind' cpp_tests

@@ -193,6 +193,21 @@ template <bool ScopeForEachThread> void trackReleaseLot(State &state) {
   countJobs(state);
 }
 
+/// Each thread has a scope of its own, and the threads' objects take turns in memory: in groups of a few kilobytes, as
+/// pages, or one by one.
+template <std::size_t Group> void trackReleaseMixedLot(State &state) {
+  Population &population = shared<Population>(state.range(0));
+  std::uint64_t scope = 100 + state.thread_index();
+  Round<std::uint32_t> round(population.order, state);
+  for (auto _ : state)
+    round([&](std::uint32_t offset) {
+      std::size_t group = offset / Group * state.threads() + state.thread_index();
+      const void *mine = object(100'000'000 + group * Group + offset % Group);
+      check(bool(track(population.tracker, mine, {}, scope).release()), "release");
+    });
+  countJobs(state);
+}
+
 /// As bindings do it: with a chain of ancestors that are known already.
 void trackReleaseBelowLot(State &state) {
   Population &population = shared<Population>(state.range(0));
@@ -365,6 +380,14 @@ void registerTable() {
   add("table/track_release/shiboken", trackReleaseShiboken);
   for (int threads : {1, 2}) {
     add("table/threads/lot_scope_each", trackReleaseLot<true>)
+        ->Setup(prepare<Population>)
+        ->Threads(threads)
+        ->UseRealTime();
+    add("table/threads/lot_scope_each_mixed_pages", trackReleaseMixedLot<32>)
+        ->Setup(prepare<Population>)
+        ->Threads(threads)
+        ->UseRealTime();
+    add("table/threads/lot_scope_each_mixed", trackReleaseMixedLot<1>)
         ->Setup(prepare<Population>)
         ->Threads(threads)
         ->UseRealTime();

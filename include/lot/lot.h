@@ -540,6 +540,18 @@ lot_status lot_get_death(struct lot_ref ref,
                          struct lot_death *out_death);
 
 /**
+ * Sets how many deaths of the whole process are on record at most; 65,536 at first, which takes 3 MiB. The number is
+ * rounded up to a multiple of 64. What was on record is forgotten, and its memory is given back. 0: nothing is on
+ * record. `LOT_ERROR_INVALID_ARGUMENT` above 1,048,576. Any thread; waits for the hooks that other threads are in.
+ */
+lot_status lot_set_death_log_capacity(size_t records);
+
+/**
+ * How many deaths of the whole process are on record at most. Any thread.
+ */
+size_t lot_death_log_capacity(void);
+
+/**
  * How many incarnations are live: in `*scope`, or in all for null; of one kind, or `LOT_KIND_ANY`. Any thread.
  *
  * # Safety

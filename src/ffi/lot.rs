@@ -746,6 +746,26 @@ pub unsafe extern "C" fn lot_get_death(r#ref: lot_ref, out_death: *mut lot_death
     })
 }
 
+/// Sets how many deaths of the whole process are on record at most; 65,536 at first, which takes 3 MiB. The number is
+/// rounded up to a multiple of 64. What was on record is forgotten, and its memory is given back. 0: nothing is on
+/// record. `LOT_ERROR_INVALID_ARGUMENT` above 1,048,576. Any thread; waits for the hooks that other threads are in.
+#[unsafe(no_mangle)]
+pub extern "C" fn lot_set_death_log_capacity(records: usize) -> lot_status {
+    guard(|| crate::set_death_log_capacity(records))
+}
+
+/// How many deaths of the whole process are on record at most. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn lot_death_log_capacity() -> usize {
+    let mut capacity = 0;
+    // A panic, which would be a bug, is counted; then the answer is 0.
+    guard(|| {
+        capacity = crate::death_log_capacity();
+        Ok(())
+    });
+    capacity
+}
+
 /// How many incarnations are live: in `*scope`, or in all for null; of one kind, or `LOT_KIND_ANY`. Any thread.
 ///
 /// # Safety

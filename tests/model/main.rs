@@ -3,7 +3,7 @@
 //!
 //! Random programs of calls run on both, through the Rust interface and through the C interface.
 //! After each step all that can be asked is compared. `LOT_MODEL_STEPS` says how many steps in all
-//! (1,000,000), `LOT_MODEL_SEED` repeats a search.
+//! (1,000,000), or `LOT_MODEL_SECONDS` for how long. `LOT_MODEL_SEED` repeats a search.
 
 mod api;
 mod cases;
@@ -16,6 +16,9 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Duration;
+
+use search::Until;
 
 fn variable<T: FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok()?;
@@ -29,19 +32,22 @@ fn seed() -> u64 {
     variable("LOT_MODEL_SEED").unwrap_or_else(|| RandomState::new().hash_one(0))
 }
 
-/// Each interface has half of the steps.
-fn steps_of_one() -> u64 {
-    variable("LOT_MODEL_STEPS").unwrap_or(1_000_000) / 2
+/// Each interface has half of the steps, or of the time.
+fn half() -> Until {
+    match variable("LOT_MODEL_SECONDS") {
+        Some(seconds) => Until::Time(Duration::from_secs(seconds) / 2),
+        None => Until::Steps(variable("LOT_MODEL_STEPS").unwrap_or(1_000_000) / 2),
+    }
 }
 
 #[test]
 fn random_programs_through_the_rust_interface_agree_with_the_model() {
-    search::search(api::Rust, seed(), steps_of_one());
+    search::search(api::Rust, seed(), half());
 }
 
 #[test]
 fn random_programs_through_the_c_interface_agree_with_the_model() {
-    search::search(api::C, seed(), steps_of_one());
+    search::search(api::C, seed(), half());
 }
 
 #[test]

@@ -198,15 +198,26 @@ fn bytes_of((first, pieces): &(u8, Vec<[u8; PIECE]>)) -> Vec<u8> {
     bytes
 }
 
-/// Runs random programs of that many steps in all; a difference is a panic that says how to repeat it.
-pub fn search<A: Api>(api: A, seed: u64, steps: u64) {
+/// When a search has done enough.
+#[derive(Clone, Copy)]
+pub enum Until {
+    Steps(u64),
+    Time(Duration),
+}
+
+/// Runs random programs; a difference is a panic that says how to repeat it.
+pub fn search<A: Api>(api: A, seed: u64, until: Until) {
     let channel = Channel::new();
     let start = Instant::now();
     let searched = in_child(&channel, HANG, || {
         let shared = channel.shared();
         let mut earlier = Earlier::default();
         let (mut number, mut done) = (0, 0);
-        while done < steps {
+        let goes_on = |done: u64| match until {
+            Until::Steps(steps) => done < steps,
+            Until::Time(time) => start.elapsed() < time,
+        };
+        while goes_on(done) {
             shared.program.store(number, Ordering::Relaxed);
             let (pool, program) = steps::read(&bytes_of(&tree(seed, number).current()));
             compare::run(api, pool, &program, &mut earlier)?;

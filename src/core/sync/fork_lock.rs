@@ -149,7 +149,8 @@ fn leave_shared(count: &AtomicUsize, state: &ThreadState) {
     let guards = state.shared_guards.get() - 1;
     state.shared_guards.set(guards);
     if guards == 0 {
-        count.fetch_sub(1, Ordering::Release);
+        // Acquires, too, for loom: it orders read-modify-writes only by what they synchronize.
+        count.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -301,7 +302,7 @@ impl ForkLock {
             match self.taken.compare_exchange_weak(
                 taken,
                 taken | 1 << number,
-                Ordering::Acquire,
+                Ordering::AcqRel,
                 Ordering::Relaxed,
             ) {
                 Ok(_) => return Some(number),
@@ -321,7 +322,7 @@ impl ForkLock {
         self.share(state);
         // A guard that was leaked is counted for ever, so this count is nobody else's.
         if self.counts[number].load(Ordering::Relaxed) == 0 {
-            self.taken.fetch_and(!(1 << number), Ordering::Release);
+            self.taken.fetch_and(!(1 << number), Ordering::AcqRel);
         }
     }
 
@@ -460,6 +461,8 @@ pub fn exclusive() -> ExclusiveGuard<'static> {
 /// The forking thread goes on in the child with whatever it was doing, such as the call of an
 /// observer. Only the first callback is kept. It may be called more than once for one fork.
 pub fn on_fork_child(callback: fn()) {
+    // No fork meanwhile: its child would wait for ever for a thread that was setting this.
+    let _guard = read();
     let _ = FORK_LOCK.on_fork_child.set(callback);
 }
 

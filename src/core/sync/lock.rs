@@ -76,8 +76,8 @@ impl RawSpinLock {
     }
 }
 
-// SAFETY: `swap` lets one thread through until `unlock`. Acquire and release order what the holders
-// do.
+// SAFETY: the exchange lets one thread through until `unlock`. Acquire and release order what the
+// holders do.
 unsafe impl lock_api::RawMutex for RawSpinLock {
     #[cfg(not(loom))]
     #[allow(
@@ -88,7 +88,7 @@ unsafe impl lock_api::RawMutex for RawSpinLock {
     #[cfg(loom)]
     const INIT: Self = Self { is_held: None };
 
-    /// A holder that another thread releases could be taken for the thread's own fork.
+    /// The fork lock's read guard, which its holder has too, stays on its thread.
     type GuardMarker = lock_api::GuardNoSend;
 
     #[inline]
@@ -98,11 +98,18 @@ unsafe impl lock_api::RawMutex for RawSpinLock {
         }
     }
 
-    /// Looks before it swaps: a swap takes the cache line from the holder even when it fails.
+    /// Looks before it exchanges: an exchange takes the cache line from the holder even when it
+    /// fails.
+    ///
+    /// Not a swap, which stores even when it fails. loom lets that store come after the unlock.
     #[inline]
     fn try_lock(&self) -> bool {
         let is_held = self.is_held();
-        !is_held.load(Ordering::Relaxed) && !is_held.swap(true, Ordering::Acquire)
+        let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
+        !is_held.load(relaxed)
+            && is_held
+                .compare_exchange(false, true, acquire, relaxed)
+                .is_ok()
     }
 
     #[inline]
@@ -190,8 +197,8 @@ mod tests {
     }
 }
 
-/// Every interleaving that loom finds. loom fails when two threads may reach the guarded cell at once,
-/// or when one does not see what the last holder wrote.
+/// Every interleaving that loom finds. loom fails when two threads may reach the guarded cell at
+/// once, or when one does not see what the last holder wrote.
 #[cfg(all(test, loom))]
 mod loom_models {
     use std::sync::Arc;
@@ -206,6 +213,10 @@ mod loom_models {
         cell.with_mut(|value| unsafe { *value += 1 });
     }
 
+    fn try_to_add_one(lock: &Lock<UnsafeCell<u32>>) -> bool {
+        lock.try_lock().map(|cell| add_one(&cell)).is_some()
+    }
+
     fn value(cell: &UnsafeCell<u32>) -> u32 {
         // SAFETY: loom sees to it that nobody writes meanwhile; that is the model.
         cell.with(|value| unsafe { *value })
@@ -213,7 +224,9 @@ mod loom_models {
 
     #[test]
     fn threads_hold_a_lock_one_at_a_time_and_see_the_last_holder_s_writes() {
-        loom::model(|| {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
             let lock = Arc::new(new(UnsafeCell::new(0)));
             let threads = [2, 1].map(|times| {
                 let lock = lock.clone();
@@ -236,9 +249,8 @@ mod loom_models {
         loom::model(|| {
             let lock = Arc::new(new(UnsafeCell::new(0)));
             let other = lock.clone();
-            let thread =
-                thread::spawn(move || other.try_lock().map(|cell| add_one(&cell)).is_some());
-            let locked = lock.try_lock().map(|cell| add_one(&cell)).is_some();
+            let thread = thread::spawn(move || try_to_add_one(&other));
+            let locked = try_to_add_one(&lock);
             let other_locked = thread.join().unwrap();
             assert!(locked || other_locked);
             let expected = u32::from(locked) + u32::from(other_locked);

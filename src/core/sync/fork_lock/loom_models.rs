@@ -198,8 +198,8 @@ fn an_own_count_is_handed_to_the_next_thread_while_the_lock_closes() {
     });
 }
 
-/// Copies into `child` what the child of a fork finds in its memory. Gives the forking thread's state
-/// there.
+/// Copies into `child` what the child of a fork finds in its memory. Gives the forking thread's
+/// state there.
 fn copy<'a>(parent: &ForkLock, state: &ThreadState, child: &'a ForkLock) -> ThreadState<'a> {
     let copied = ThreadState::new();
     for (CachePadded(from), CachePadded(to)) in parent.counts.iter().zip(&child.counts) {
