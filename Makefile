@@ -6,7 +6,7 @@ BUILD := build
 PREFIX ?= /usr/local
 MINUTES ?= 60
 
-.PHONY: help demo test soak check-coverage bench header abi sanitizers build install setup bindings clean distclean
+.PHONY: help demo test soak check-coverage bench header abi sanitizers build install bindings clean distclean
 
 help:
 	@echo 'make demo             five accidents with references, on the stock MLIR bindings and on ours'
@@ -20,40 +20,42 @@ help:
 	@echo 'make install PREFIX=/usr/local'
 	@echo 'make header           include/lot/lot.h and mlir.h anew from src/ffi'
 	@echo 'make abi              cpp-tests/abi/abi.txt, the list of the C interface, anew'
+	@echo 'tools/fresh.sh 12|13  tries these commands on a bare Debian'
 	@echo 'make clean            all that was built; make distclean: also what was downloaded'
 
-setup:
-	@tools/setup.sh
+# What a job needs is installed first, and no more than that.
+setup-%:
+	@tools/setup.sh $*
 
 demo: bindings
 	@python3 demo/run.py $(BUILD)/bindings
 
-test: setup
+test: setup-tests
 	@tools/test.sh
 
-soak: setup
+soak: setup-tests
 	@python3 tools/soak.py $(MINUTES)
 
-check-coverage: setup
+check-coverage: setup-tests
 	@tools/build.sh python-tests
 	@python3 tools/break-checks.py
 
-bench: bindings
+bench: setup-tests bindings
 	@python3 tools/bench/run.py
 
-header:
+header: setup-library
 	@LOT_WRITE_HEADERS=1 cargo test --quiet --locked --test header
 
-sanitizers: setup
+sanitizers: setup-tests
 	@tools/sanitizers.sh
 
 abi: build
 	@python3 tools/abi.py --write
 
-build: setup
+build: setup-library
 	@tools/build.sh library
 
-bindings: setup
+bindings: setup-bindings
 	@tools/build.sh bindings
 
 install: build

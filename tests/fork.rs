@@ -17,7 +17,7 @@ use child::{Outcome, in_child};
 use live_object_tracker::{Description, End, Error, Format, Ref, Tracker, Visit};
 
 /// The test ends early when so many children have hung: each of them takes all of its time.
-const ENOUGH: usize = 10;
+const ENOUGH: usize = 3;
 
 fn forks() -> usize {
     let number = std::env::var("LOT_FORKS").map(|text| text.parse().expect("LOT_FORKS: a number"));

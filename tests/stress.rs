@@ -915,6 +915,7 @@ fn r18_programs_on_eight_threads_agree_with_the_model() {
             let (wrong, steps) = (&wrong, &steps);
             scope.spawn(move || {
                 let mut earlier = compare::Earlier::default();
+                earlier.shift = number << 28;
                 while start.elapsed() < share() && wrong.is_empty() {
                     let mut bytes = vec![0; 1 + random.usize(1..120) * steps::PIECE];
                     random.fill(&mut bytes);

@@ -32,7 +32,7 @@ pub struct Filter {
     renewing: Lock<()>,
 }
 
-const FIRST_LEN: usize = 8;
+const FIRST_LEN: usize = 16;
 /// The fewest bits for an entry. A renewal that finds fewer gives the filter four times as many.
 const CROWDED: usize = 8;
 const ALIGNMENT: usize = 64;

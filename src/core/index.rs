@@ -162,14 +162,20 @@ impl Index {
         }
     }
 
+    /// The slot of an object that mostly is not there.
     #[inline]
     pub fn get(&self, object: usize) -> Option<Slot> {
-        let key = Key::of(object);
-        let part = key.part();
-        if !self.filters.0[part].may_contain(key) {
+        if !self.filters.may_contain(object) {
             return None;
         }
-        self.parts[part].get(&key).map(|slot| *slot)
+        self.look_up(object)
+    }
+
+    /// The slot of an object that mostly is there.
+    #[inline(always)]
+    pub fn look_up(&self, object: usize) -> Option<Slot> {
+        let key = Key::of(object);
+        self.parts[key.part()].get(&key).map(|slot| *slot)
     }
 
     /// Puts an object in. If it is there already, the error is the slot that it has. `prepare`

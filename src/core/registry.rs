@@ -14,8 +14,8 @@ use std::ptr;
 use super::forest::{self, Ending, STRIPES};
 use super::index::Filters;
 use super::observers::{Observer, PendingEnds, Replaced};
-use super::state::TrackerState;
-use super::sync::{AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering, fork_lock, lock};
+use super::state::{Glance, TrackerState};
+use super::sync::{AtomicPtr, AtomicU64, Lock, Ordering, fork_lock, lock};
 use crate::Error;
 
 /// How many trackers there can be at once.
@@ -28,8 +28,7 @@ pub const PIECE: usize = 1024;
 pub struct Place {
     /// The handle of the current tracker, or [`Place::nobody`].
     id: AtomicU64,
-    /// The bits that [`TrackerState`] describes.
-    busy: AtomicU32,
+    glance: Glance,
     filters: Filters,
     /// Null without a tracker. A call that saw the handle may use it as long as it has a read
     /// guard.
@@ -85,7 +84,13 @@ pub fn open(id: u64) -> Result<Open, Error> {
 #[inline]
 pub fn lacks(id: u64, object: usize) -> Result<bool, Error> {
     let place = place_of(id).ok_or(Error::NO_TRACKER)?;
-    Ok(place.busy.load(Ordering::Acquire) == 0 || !place.filters.may_contain(object))
+    Ok(place.glance.busy.load(Ordering::Acquire) == 0 || !place.filters.may_contain(object))
+}
+
+/// Whether an exact source is active. Takes no lock.
+#[inline]
+pub fn is_exact(id: u64) -> bool {
+    place_of(id).is_some_and(|place| place.glance.is_exact())
 }
 
 /// Makes a tracker and gives its handle.
@@ -107,7 +112,7 @@ pub fn create(name: &str) -> Result<u64, Error> {
         }
         let id = *serial * MAX_TRACKERS as u64 + position as u64;
         *serial += 1;
-        let state = TrackerState::new(id, name, &place.filters, &place.busy);
+        let state = TrackerState::new(id, name, &place.filters, &place.glance);
         place
             .state
             .store(Box::into_raw(Box::new(state)), Ordering::Release);
@@ -153,7 +158,8 @@ pub fn destroy(id: u64) -> Result<(), Error> {
         }
         state_ref.settle(number);
     }
-    place.busy.store(0, Ordering::Release);
+    place.glance.busy.store(0, Ordering::Release);
+    place.glance.exact_sources.store(0, Ordering::Release);
     place.filters.clear();
     open.tell(ends);
     // After this, calls that found the state by a node are over, or are telling the observer.
@@ -215,7 +221,7 @@ impl Place {
     fn new(position: usize) -> Self {
         Self {
             id: AtomicU64::new(Self::nobody(position)),
-            busy: AtomicU32::new(0),
+            glance: Glance::default(),
             filters: Filters::new(),
             state: AtomicPtr::new(ptr::null_mut()),
         }

@@ -16,10 +16,17 @@ pub struct TrackerState {
     pub index: Index,
     pub observers: Observers,
     counters: [CachePadded<StripeCounters>; STRIPES],
-    /// Bit n is set while the tracker may have nodes in stripe n. It is in the tracker's place with
-    /// the filters, since calls without a read guard read both.
-    busy: &'static AtomicU32,
-    exact_sources: AtomicU32,
+    glance: &'static Glance,
+}
+
+/// What calls read of a tracker without entering the fork lock. It is in the tracker's place, and
+/// outlives the tracker as its filters do.
+#[derive(Default)]
+pub struct Glance {
+    /// Bit n is set while the tracker may have nodes in stripe n.
+    pub busy: AtomicU32,
+    /// How many exact sources are active.
+    pub exact_sources: AtomicU32,
 }
 
 /// A tracker's figures of one stripe. They are written under the stripe's lock, and read without
@@ -45,16 +52,22 @@ fn step(counter: &AtomicU32, by: i32) {
     counter.store(now, Ordering::Relaxed);
 }
 
+impl Glance {
+    #[inline]
+    pub fn is_exact(&self) -> bool {
+        self.exact_sources.load(Ordering::Acquire) != 0
+    }
+}
+
 impl TrackerState {
-    pub fn new(id: u64, name: &str, filters: &'static Filters, busy: &'static AtomicU32) -> Self {
+    pub fn new(id: u64, name: &str, filters: &'static Filters, glance: &'static Glance) -> Self {
         Self {
             id,
             name: name.to_owned(),
             index: Index::new(filters),
             observers: Observers::new(),
             counters: std::array::from_fn(|_| CachePadded::default()),
-            busy,
-            exact_sources: AtomicU32::new(0),
+            glance,
         }
     }
 
@@ -67,17 +80,18 @@ impl TrackerState {
 
     #[inline]
     pub fn is_exact(&self) -> bool {
-        self.exact_sources.load(Ordering::Acquire) != 0
+        self.glance.is_exact()
     }
 
     pub fn exact_begin(&self) {
-        self.exact_sources.fetch_add(1, Ordering::AcqRel);
+        self.glance.exact_sources.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Ends one exact source. False if there was none.
     pub fn exact_end(&self) -> bool {
         let less = |active: u32| active.checked_sub(1);
-        self.exact_sources
+        let sources = &self.glance.exact_sources;
+        sources
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, less)
             .is_ok()
     }
@@ -89,8 +103,8 @@ impl TrackerState {
         step(&self.counters(stripe).known, 1);
         // Reads first, since hooks of all threads read this line: a needless write would slow them
         // all.
-        if self.busy.load(Ordering::Relaxed) & 1 << stripe == 0 {
-            self.busy.fetch_or(1 << stripe, Ordering::Release);
+        if self.glance.busy.load(Ordering::Relaxed) & 1 << stripe == 0 {
+            self.glance.busy.fetch_or(1 << stripe, Ordering::Release);
         }
     }
 
@@ -104,13 +118,15 @@ impl TrackerState {
     /// objects come and go one at a time would contend for the bits.
     pub fn settle(&self, stripe: u8) {
         if self.counters(stripe).known.load(Ordering::Relaxed) == 0 {
-            self.busy.fetch_and(!(1 << stripe), Ordering::Release);
+            self.glance
+                .busy
+                .fetch_and(!(1 << stripe), Ordering::Release);
         }
     }
 
     /// Whether the tracker may know any object.
     pub fn is_busy(&self) -> bool {
-        self.busy.load(Ordering::Acquire) != 0
+        self.glance.busy.load(Ordering::Acquire) != 0
     }
 
     #[inline]
@@ -147,7 +163,7 @@ impl TrackerState {
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
             internal_errors: crate::internal_errors(),
-            exact_sources: self.exact_sources.load(Ordering::Acquire),
+            exact_sources: self.glance.exact_sources.load(Ordering::Acquire),
             tracked: self.count(None),
             ..Stats::default()
         };

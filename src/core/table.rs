@@ -130,6 +130,12 @@ impl Meta {
         self.0 >> STRIPE_BITS & 7 == state as u32
     }
 
+    /// Whether the slot's node stands for an object: it is a placeholder or tracked.
+    pub const fn has_address(self) -> bool {
+        const FIRST: u32 = State::Placeholder as u32;
+        (self.0 >> STRIPE_BITS & 7).wrapping_sub(FIRST) <= State::Tracked as u32 - FIRST
+    }
+
     /// The stripe whose lock guards the slot.
     pub const fn stripe(self) -> u8 {
         (self.0 & 0x1f) as u8
@@ -549,6 +555,8 @@ mod tests {
                     .iter()
                     .all(|other| meta.is(*other) == (*other == state))
             );
+            let has_address = matches!(state, State::Placeholder | State::Tracked);
+            assert_eq!(meta.has_address(), has_address);
             assert!(meta.is_in(31, scope));
             assert!(!meta.is_in(30, scope) && !meta.is_in(31, scope - 1));
             assert!(meta.with(3, State::Free).is(State::Free));

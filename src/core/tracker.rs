@@ -104,7 +104,7 @@ impl Tracker {
 
     /// Whether an exact source is active. False for a handle that is no tracker's.
     pub fn is_exact(self) -> bool {
-        registry::open(self.id).is_ok_and(|open| open.state().is_exact())
+        registry::is_exact(self.id)
     }
 
     // Registration -------------------------------------------------------------------------------------
@@ -180,21 +180,45 @@ impl Tracker {
         registry::lacks(self.id, object).unwrap_or(false)
     }
 
-    /// Runs a hook that ends something. It does nothing for an address that the tracker certainly
-    /// does not know. The observer is told of the ends when all locks are free.
+    /// Ends what a hook reports. It does nothing for an address that the tracker certainly does not
+    /// know.
     #[inline]
-    fn hook(
-        self,
-        object: usize,
-        change: impl FnOnce(&TrackerState, &mut Stripe, Node, &mut Ending),
-    ) -> Result<(), Error> {
+    fn end(self, object: usize, report: Report) -> Result<(), Error> {
         check_object(object)?;
         if registry::lacks(self.id, object)? {
             return Ok(());
         }
-        self.change(object, change)
+        self.end_known(object, report)
     }
 
+    /// The rest of it, for who has asked already whether the tracker [`lacks`](Self::lacks) the object.
+    #[inline]
+    pub(crate) fn end_known(self, object: usize, report: Report) -> Result<(), Error> {
+        self.change(object, |state, stripe, node, ending| {
+            let (cause, takes_all_below) = match report {
+                Report::Erased => (Cause::Erased, !state.is_exact()),
+                Report::DestroyedAsParent => (Cause::Destroyed, !state.is_exact()),
+                Report::Destroyed { .. } => {
+                    let cause;
+                    (cause, ending.by) = ATTRIBUTION.get().of_end(reference_of(node));
+                    (cause, false)
+                }
+            };
+            match report {
+                _ if takes_all_below => {
+                    ending.by = reference_of(node);
+                    stripe.end_subtree(state, node, cause, Cause::AncestorDestroyed, ending);
+                }
+                Report::Destroyed { kinds } if kinds != 0 => {
+                    stripe.end_with_parts(state, node, kinds, cause, ending);
+                }
+                _ => stripe.end_alone(state, node, cause, ending),
+            }
+        })
+    }
+
+    /// Changes the node of an object, if there is one. The observer hears of the ends when all locks are free.
+    #[inline]
     fn change(
         self,
         object: usize,
@@ -215,24 +239,13 @@ impl Tracker {
     /// In exact mode `object` alone ends here. What is below it ends by its own report (R10), since
     /// it may have moved without one.
     pub fn erase(self, object: usize) -> Result<(), Error> {
-        self.end_with_all_below(object, Cause::Erased)
+        self.end(object, Report::Erased)
     }
 
     /// `object` is destroyed as the parent of what is below it (R4). It differs from
     /// [`erase`](Self::erase) in the cause on record of `object`: [`Cause::Destroyed`]. A hook.
     pub fn parent_destroy(self, object: usize) -> Result<(), Error> {
-        self.end_with_all_below(object, Cause::Destroyed)
-    }
-
-    fn end_with_all_below(self, object: usize, cause: Cause) -> Result<(), Error> {
-        self.hook(object, |state, stripe, node, ending| {
-            if state.is_exact() {
-                stripe.end_alone(state, node, cause, ending);
-            } else {
-                ending.by = reference_of(node);
-                stripe.end_subtree(state, node, cause, Cause::AncestorDestroyed, ending);
-            }
-        })
+        self.end(object, Report::DestroyedAsParent)
     }
 
     /// The memory of exactly `object` goes away now (R7). What is below it stays below what
@@ -246,15 +259,9 @@ impl Tracker {
     /// Like [`destroy`](Self::destroy), but the parts of `object` end too. Parts are tracked
     /// objects right below it whose kind is in `kinds`: bit k stands for kind k. Nobody reports
     /// parts one by one; an example is a block's arguments. A hook.
+    #[inline]
     pub fn destroy_with(self, object: usize, kinds: u32) -> Result<(), Error> {
-        self.hook(object, |state, stripe, node, ending| {
-            let cause;
-            (cause, ending.by) = ATTRIBUTION.get().of_end(reference_of(node));
-            match kinds {
-                0 => stripe.end_alone(state, node, cause, ending),
-                _ => stripe.end_with_parts(state, node, kinds, cause, ending),
-            }
-        })
+        self.end(object, Report::Destroyed { kinds })
     }
 
     /// `object` has new ancestors, nearest first and complete up to the outermost. All that is
@@ -295,7 +302,8 @@ impl Tracker {
     /// Something that cannot be observed changed the inside of `root`. Everything strictly below it
     /// ends, unless an exact source is active (R9). A hook.
     pub fn opaque_mutation(self, root: usize) -> Result<(), Error> {
-        self.hook(root, |state, stripe, node, ending| {
+        check_object(root)?;
+        self.change(root, |state, stripe, node, ending| {
             if !state.is_exact() {
                 ending.by = reference_of(node);
                 stripe.end_inside(state, node, Cause::OpaqueMutation, ending);
@@ -440,6 +448,17 @@ impl Tracker {
     }
 }
 
+/// How a hook reports an end.
+#[derive(Clone, Copy)]
+pub(crate) enum Report {
+    Erased,
+    DestroyedAsParent,
+    /// With its parts of these kinds.
+    Destroyed {
+        kinds: u32,
+    },
+}
+
 impl Attribution {
     /// The cause and culprit to record for an end that a source reports.
     fn of_end(self, ended: Ref) -> (Cause, Ref) {
@@ -485,10 +504,10 @@ fn check_kind(kind: Option<u8>) -> Result<(), Error> {
 // Nodes --------------------------------------------------------------------------------------------------
 
 /// Locks the stripe of an object's node, if the object is known.
-#[inline]
+#[inline(always)]
 fn lock_node(state: &TrackerState, object: usize) -> Option<(LockGuard<'static, Stripe>, Node)> {
     loop {
-        let node = Node::at(state.index.get(object)?);
+        let node = Node::at(state.index.look_up(object)?);
         let number = node.meta().stripe();
         let stripe = forest::stripe(number);
         // Before the lock was taken, the slot may have become another object's or another stripe's.
@@ -609,7 +628,7 @@ fn move_after_conflicts(
     let moved = reserved.retry(ending, |stripe, _| {
         // Another thread may have ended the object meanwhile, or reported it in another scope. Then
         // there is nothing to move.
-        let node = state.index.get(object).map(Node::at);
+        let node = state.index.look_up(object).map(Node::at);
         match node.filter(|node| node.meta().stripe() == number) {
             Some(node) => stripe.relocate(state, node, ancestors),
             None => Registered::As(Ref::NULL, 0),

@@ -10,6 +10,7 @@ use std::slice;
 use std::sync::Arc;
 
 use super::{LAST_MESSAGE, Out, guard};
+use crate::core::tracker::Report;
 use crate::{
     Attribution, Cause, Death, Description, End, Error, ErrorKind, Format, Ref, Tracker, Visit,
 };
@@ -346,27 +347,19 @@ fn check_object(object: *const c_void) -> Result<usize, Error> {
 
 /// A hook that ends something at or below an object.
 #[inline]
-fn hook(
-    tracker: lot_tracker,
-    object: *const c_void,
-    end: impl FnOnce(Tracker, usize) -> Result<(), Error>,
-) -> lot_status {
+fn hook(tracker: lot_tracker, object: *const c_void, report: Report) -> lot_status {
     let tracker = Tracker::from(tracker);
     // Before anything that costs: mostly there is nothing to do.
     if !object.is_null() && tracker.lacks(object as usize) {
         return LOT_OK;
     }
-    guarded_hook(tracker, object, end)
+    guarded_hook(tracker, object, report)
 }
 
 /// The rest of [`hook`], out of line so that the way out above needs no stack frame.
 #[inline(never)]
-fn guarded_hook(
-    tracker: Tracker,
-    object: *const c_void,
-    end: impl FnOnce(Tracker, usize) -> Result<(), Error>,
-) -> lot_status {
-    guard(|| end(tracker, check_object(object)?))
+fn guarded_hook(tracker: Tracker, object: *const c_void, report: Report) -> lot_status {
+    guard(|| tracker.end_known(check_object(object)?, report))
 }
 
 // The library -------------------------------------------------------------------------------------------
@@ -640,21 +633,21 @@ pub extern "C" fn lot_set_user(r#ref: lot_ref, user: *mut c_void) -> lot_status 
 /// moves that nobody reported may have taken it elsewhere.
 #[unsafe(no_mangle)]
 pub extern "C" fn lot_erase(tracker: lot_tracker, object: *const c_void) -> lot_status {
-    hook(tracker, object, Tracker::erase)
+    hook(tracker, object, Report::Erased)
 }
 
 /// `object` is destroyed as the parent of what is below it. As `lot_erase`, but the cause on record for
 /// `object` itself is `LOT_CAUSE_DESTROYED`.
 #[unsafe(no_mangle)]
 pub extern "C" fn lot_parent_destroy(tracker: lot_tracker, object: *const c_void) -> lot_status {
-    hook(tracker, object, Tracker::parent_destroy)
+    hook(tracker, object, Report::DestroyedAsParent)
 }
 
 /// The memory of exactly `object` goes away now: the hook of a source that reports each object. What is below
 /// it moves up to its parent. Costs next to nothing for an address that nobody tracks.
 #[unsafe(no_mangle)]
 pub extern "C" fn lot_destroy(tracker: lot_tracker, object: *const c_void) -> lot_status {
-    hook(tracker, object, Tracker::destroy)
+    hook(tracker, object, Report::Destroyed { kinds: 0 })
 }
 
 /// As `lot_destroy`, together with those direct children of `object` whose kind is in `kinds` (bit k is kind
@@ -665,9 +658,7 @@ pub extern "C" fn lot_destroy_with(
     object: *const c_void,
     kinds: u32,
 ) -> lot_status {
-    hook(tracker, object, |tracker, object| {
-        tracker.destroy_with(object, kinds)
-    })
+    hook(tracker, object, Report::Destroyed { kinds })
 }
 
 /// `object` has new ancestors, nearest first and complete up to the outermost, and takes all below it along.

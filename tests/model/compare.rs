@@ -34,6 +34,8 @@ pub struct Difference {
 /// What is remembered of the programs before this one: their refs, which are all dead.
 #[derive(Default)]
 pub struct Earlier {
+    /// Added to all addresses, so that programs on other threads have others.
+    pub shift: usize,
     dead: VecDeque<Ref>,
     next: usize,
 }
@@ -63,15 +65,19 @@ struct Watch {
     tracker: Tracker,
     observer: u32,
     observing: Observing,
+    shift: usize,
 }
 
-const ECHOED: Description = Description {
-    object: ECHO,
-    scope: SCOPES[0],
-    kind: 3,
-    ancestors: None,
-    user: 77,
-};
+/// What an observer registers that calls back.
+fn echoed(shift: usize) -> Description<'static> {
+    Description {
+        object: ECHO + shift,
+        scope: SCOPES[0],
+        kind: 3,
+        ancestors: None,
+        user: 77,
+    }
+}
 
 /// An address that nothing is ever registered at, nor at those after it.
 const NOWHERE: usize = 0x4321_0000;
@@ -80,6 +86,16 @@ const NO_REF: Ref = Ref {
     object: 1,
     epoch: u64::MAX,
 };
+
+/// A call that ended something.
+#[derive(Clone, Copy)]
+struct Call {
+    /// When it was, at the earliest and at the latest.
+    from: u64,
+    to: u64,
+    /// How many had ended before it.
+    ended_before: usize,
+}
 
 type Checked = std::result::Result<(), String>;
 
@@ -102,7 +118,7 @@ pub fn run<A: Api>(
 ) -> std::result::Result<(), Difference> {
     let mut at = 0;
     let ran = catch_unwind(AssertUnwindSafe(|| {
-        let mut run = Run::new(api, pool)?;
+        let mut run = Run::new(api, pool, earlier.shift)?;
         for (number, step) in steps.iter().enumerate() {
             at = number;
             run.step(step)?;
@@ -126,6 +142,7 @@ pub fn run<A: Api>(
 struct Run<A> {
     api: A,
     pool: Pool,
+    shift: usize,
     model: Model,
     /// The handles of the program's trackers, also after they are destroyed.
     trackers: [Tracker; TRACKERS],
@@ -135,8 +152,8 @@ struct Run<A> {
     /// Dropped last: observers may run until their trackers are destroyed.
     kept: Vec<Kept>,
     attributions: Vec<Attribution>,
-    /// When the deaths of the model's list came, at the earliest and at the latest.
-    times: Vec<(u64, u64)>,
+    /// For each death of the model's list, its call.
+    calls: Vec<Call>,
     internal_errors: u64,
     checks: usize,
 }
@@ -163,11 +180,12 @@ fn described(about: &Description<'_>) -> Described<'static> {
 }
 
 impl<A: Api> Run<A> {
-    fn new(api: A, pool: Pool) -> std::result::Result<Self, String> {
+    fn new(api: A, pool: Pool, shift: usize) -> std::result::Result<Self, String> {
         let never = Tracker::from_raw(0);
         let mut run = Self {
             api,
             pool,
+            shift,
             model: Model::new(),
             trackers: [never; TRACKERS],
             destroyed: never,
@@ -175,7 +193,7 @@ impl<A: Api> Run<A> {
             observers: 0,
             kept: Vec::new(),
             attributions: Vec::new(),
-            times: Vec::new(),
+            calls: Vec::new(),
             internal_errors: 0,
             checks: 0,
         };
@@ -211,8 +229,19 @@ impl<A: Api> Run<A> {
         }
     }
 
+    fn address(&self, place: usize) -> usize {
+        match self.pool.address(place) {
+            0 => 0,
+            address => address.wrapping_add(self.shift),
+        }
+    }
+
+    fn all_addresses(&self) -> impl Iterator<Item = usize> {
+        (0..self.pool.len()).map(|place| self.address(place))
+    }
+
     fn addresses(&self, list: &[usize]) -> Vec<usize> {
-        list.iter().map(|place| self.pool.address(*place)).collect()
+        list.iter().map(|place| self.address(*place)).collect()
     }
 
     fn which(&self, which: Which) -> Ref {
@@ -231,15 +260,15 @@ impl<A: Api> Run<A> {
                 Ref { object, epoch }
             }
             Which::OtherObject(nth, place) => Ref {
-                object: self.pool.address(place),
+                object: self.address(place),
                 epoch: latest(nth).epoch,
             },
             Which::Untracked(place) => Ref {
-                object: self.pool.address(place),
+                object: self.address(place),
                 epoch: 0,
             },
             Which::MadeUp(place, epoch) => Ref {
-                object: self.pool.address(place),
+                object: self.address(place),
                 epoch,
             },
         }
@@ -253,7 +282,12 @@ impl<A: Api> Run<A> {
         self.run_step(step)?;
         let to = now_ns();
         self.told(step, ended_before)?;
-        self.times.resize(self.model.dead.len(), (from, to));
+        let call = Call {
+            from,
+            to,
+            ended_before,
+        };
+        self.calls.resize(self.model.dead.len(), call);
         Ok(())
     }
 
@@ -269,7 +303,7 @@ impl<A: Api> Run<A> {
             Step::Track(about) => self.register(about, false),
             Step::Create(about) => self.register(about, true),
             Step::Destroy { tracker, object } => {
-                let (tracker, object) = (self.tracker(*tracker), self.pool.address(*object));
+                let (tracker, object) = (self.tracker(*tracker), self.address(*object));
                 let expected = self.model.destroy_with(tracker, object, 0);
                 same(what, &expected, &api.destroy(tracker, object))
             }
@@ -278,15 +312,15 @@ impl<A: Api> Run<A> {
                 object,
                 kinds,
             } => {
-                let (tracker, object) = (self.tracker(*tracker), self.pool.address(*object));
+                let (tracker, object) = (self.tracker(*tracker), self.address(*object));
                 both!(destroy_with, tracker, object, *kinds)
             }
             Step::Erase { tracker, object } => {
-                let (tracker, object) = (self.tracker(*tracker), self.pool.address(*object));
+                let (tracker, object) = (self.tracker(*tracker), self.address(*object));
                 both!(erase, tracker, object)
             }
             Step::ParentDestroy { tracker, object } => {
-                let (tracker, object) = (self.tracker(*tracker), self.pool.address(*object));
+                let (tracker, object) = (self.tracker(*tracker), self.address(*object));
                 both!(parent_destroy, tracker, object)
             }
             Step::Move {
@@ -294,17 +328,17 @@ impl<A: Api> Run<A> {
                 object,
                 ancestors,
             } => {
-                let (tracker, object) = (self.tracker(*tracker), self.pool.address(*object));
+                let (tracker, object) = (self.tracker(*tracker), self.address(*object));
                 let ancestors = self.addresses(&ancestors.0);
                 both!(move_to, tracker, object, &ancestors)
             }
             Step::Detach { tracker, object } => {
-                let (tracker, object) = (self.tracker(*tracker), self.pool.address(*object));
+                let (tracker, object) = (self.tracker(*tracker), self.address(*object));
                 let expected = self.model.move_to(tracker, object, &[]);
                 same(what, &expected, &api.detach(tracker, object))
             }
             Step::OpaqueMutation { tracker, object } => {
-                let (tracker, object) = (self.tracker(*tracker), self.pool.address(*object));
+                let (tracker, object) = (self.tracker(*tracker), self.address(*object));
                 both!(opaque_mutation, tracker, object)
             }
             Step::ClearScope { tracker, scope } => {
@@ -406,7 +440,7 @@ impl<A: Api> Run<A> {
 
     fn register(&mut self, about: &About, is_new: bool) -> Checked {
         let tracker = self.tracker(about.tracker);
-        let object = self.pool.address(about.object);
+        let object = self.address(about.object);
         let ancestors = about.ancestors.as_ref().map(|list| self.addresses(&list.0));
         let ancestors = ancestors.as_deref();
         let (scope, kind, user) = (about.scope, about.kind, about.user);
@@ -467,13 +501,15 @@ impl<A: Api> Run<A> {
         let exists = self.model.registry(tracker).map(|_| ());
         self.observers += 1;
         let observer = self.observers;
-        let api = self.api;
+        let (api, shift) = (self.api, self.shift);
+        let watch = |observing| Watch {
+            tracker,
+            observer,
+            observing,
+            shift,
+        };
         let function = observing.map(|observing| {
-            let watch = Watch {
-                tracker,
-                observer,
-                observing,
-            };
+            let watch = watch(observing);
             Arc::new(move |ends: &[End]| note(api, watch, ends)) as _
         });
         let set = self.api.set_observer(tracker, function);
@@ -481,11 +517,7 @@ impl<A: Api> Run<A> {
         same(|| "the answer".to_owned(), &exists, &answer)?;
         if exists.is_ok() {
             self.watches.retain(|watch| watch.tracker != tracker);
-            self.watches.extend(observing.map(|observing| Watch {
-                tracker,
-                observer,
-                observing,
-            }));
+            self.watches.extend(observing.map(watch));
         }
         Ok(())
     }
@@ -556,8 +588,10 @@ impl<A: Api> Run<A> {
             Some(Event::Echoed(Ok(given), _)) => *given,
             _ => NO_REF,
         };
-        let created = self.model.create(watch.tracker, &described(&ECHOED), given);
-        let destroyed = self.model.destroy_with(watch.tracker, ECHO, 0);
+        let created = self
+            .model
+            .create(watch.tracker, &described(&echoed(self.shift)), given);
+        let destroyed = self.model.destroy_with(watch.tracker, ECHO + self.shift, 0);
         let expected = Event::Echoed(created, destroyed);
         same(
             || "an observer's own calls".to_owned(),
@@ -565,7 +599,7 @@ impl<A: Api> Run<A> {
             &event,
         )?;
         if created.is_ok() {
-            self.check_new(given, ECHO)?;
+            self.check_new(given, ECHO + self.shift)?;
             self.told_one(watch, ended_before, nested)
         } else {
             same(|| "observers were told more".to_owned(), &None, &nested)
@@ -604,11 +638,14 @@ impl<A: Api> Run<A> {
                 ));
             }
         }
-        let dead = self.model.dead.iter().zip(&self.times).rev();
-        for (position, (life, when)) in dead.enumerate() {
+        let all = self.model.dead.len();
+        let dead = self.model.dead.iter().zip(&self.calls).rev();
+        for (position, (life, call)) in dead.enumerate() {
+            // The model does not know in which order the ends of one call are recorded.
+            let must_be_known = all - call.ended_before <= ON_RECORD;
             // All of the latest, and some of the others.
-            if position < ON_RECORD || (position + self.checks).is_multiple_of(64) {
-                self.check_death(&self.model.lives[*life], *when, position < ON_RECORD)?;
+            if position < 64 || (position + self.checks).is_multiple_of(64) {
+                self.check_death(&self.model.lives[*life], *call, must_be_known)?;
             }
         }
         for _ in 0..4.min(earlier.dead.len()) {
@@ -621,10 +658,11 @@ impl<A: Api> Run<A> {
         self.check_made_up_refs()
     }
 
-    fn check_death(&self, life: &Life, (from, to): (u64, u64), is_recent: bool) -> Checked {
+    fn check_death(&self, life: &Life, call: Call, must_be_known: bool) -> Checked {
+        let Call { from, to, .. } = call;
         let record = life.death.expect("it is in the list of the dead");
         match self.api.death(life.reference) {
-            None if !is_recent => Ok(()),
+            None if !must_be_known => Ok(()),
             Some(death) if (from..=to).contains(&death.time_ns) => {
                 let expected = death_of(life.kind, record, death.time_ns);
                 same(
@@ -647,7 +685,7 @@ impl<A: Api> Run<A> {
             return Ok(());
         }
         let place = self.checks % self.pool.len();
-        let object = self.pool.address(place);
+        let object = self.address(place);
         let Ref { epoch, .. } = lives[self.checks % lives.len()].reference;
         let bit = 1 << (self.checks % 64);
         for epoch in [epoch, epoch + 1, epoch - 1, epoch ^ 1, epoch ^ bit, bit, 0] {
@@ -677,7 +715,7 @@ impl<A: Api> Run<A> {
                 &Err(ErrorKind::NoTracker),
                 &api.stats(tracker),
             )?;
-            let found = api.find(tracker, self.pool.address(0));
+            let found = api.find(tracker, self.address(0));
             same(|| "find".to_owned(), &Err(ErrorKind::NoTracker), &found)?;
             return same(|| "exact".to_owned(), &false, &api.is_exact(tracker));
         };
@@ -696,7 +734,7 @@ impl<A: Api> Run<A> {
         same(|| "stats".to_owned(), &Ok(stats), &api.stats(tracker))?;
         let is_exact = registry.exact_sources > 0;
         same(|| "exact".to_owned(), &is_exact, &api.is_exact(tracker))?;
-        for object in self.pool.addresses().chain([ECHO, 0x99]) {
+        for object in self.all_addresses().chain([self.shift + ECHO, 0x99]) {
             let expected = self.model.find(tracker, object);
             let found = api.find(tracker, object);
             same(|| format!("find {object:#x}"), &expected, &found)?;
@@ -925,8 +963,11 @@ fn note<A: Api>(api: A, watch: Watch, ends: &[End]) {
     let event = match watch.observing {
         Observing::Asks => None,
         Observing::Echoes => {
-            let created = api.create(watch.tracker, &ECHOED);
-            Some(Event::Echoed(created, api.destroy(watch.tracker, ECHO)))
+            let created = api.create(watch.tracker, &echoed(watch.shift));
+            Some(Event::Echoed(
+                created,
+                api.destroy(watch.tracker, ECHO + watch.shift),
+            ))
         }
         Observing::Leaves => Some(Event::Left(
             api.set_observer(watch.tracker, None).map(|_| ()),

@@ -71,10 +71,6 @@ impl Pool {
             Pool::Wide => PAGE + place * 0x60,
         }
     }
-
-    pub fn addresses(self) -> impl Iterator<Item = usize> {
-        (0..self.len()).map(move |place| self.address(place))
-    }
 }
 
 /// Places in a pool. Its debug form can be pasted into a program.

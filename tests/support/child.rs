@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //! Child processes of tests that fork.
 
-/// What a child may take, in seconds. It needs some milliseconds.
-const PATIENCE_S: u32 = 2;
+/// What a child may take, in seconds. It needs some milliseconds of a processor, which it may have to
+/// wait for on a busy machine. A child that hangs does so for ever.
+const PATIENCE_S: u32 = 20;
 
 /// How a child ended.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -152,8 +152,14 @@ impl Stripe {
     /// follow at once. So the node stays until at most one child is left.
     #[inline]
     pub(super) fn leave(&mut self, state: &TrackerState, node: Node) {
-        node.set_state(State::Gone);
-        self.tidy(state, node.slot);
+        if node.first_child().is_some() {
+            node.set_state(State::Gone);
+            self.tidy(state, node.slot);
+        } else {
+            let parent = node.parent_slot();
+            self.drop_node(node);
+            self.tidy(state, parent);
+        }
     }
 
     /// Ends a node alone, after its parts. Parts are the tracked nodes right below it whose kind is

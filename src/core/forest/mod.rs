@@ -153,9 +153,8 @@ impl Stripe {
     /// Whether a node of this stripe stands for that object of that tracker.
     #[inline]
     pub fn is_node_of(&self, state: &TrackerState, node: Node, object: usize) -> bool {
-        !node.is(State::Free)
-            && !node.is(State::Retired)
-            && node.is_at(object)
+        node.is_at(object)
+            && node.meta().has_address()
             && self.scope_of(node).owner.tracker == state.id
     }
 

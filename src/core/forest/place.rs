@@ -96,7 +96,7 @@ impl Stripe {
     #[inline]
     fn add_or_find(&mut self, state: &TrackerState, scope: u32, object: usize) -> Found {
         if let Err(error) = self.ensure(1) {
-            return match state.index.get(object) {
+            return match state.index.look_up(object) {
                 Some(slot) => Found::Known(slot),
                 None => Found::Refused(error),
             };
@@ -241,7 +241,7 @@ impl Stripe {
         // Often only one link is new, and what is above it is known to be where the report says.
         let meta = placed.meta();
         if let Some(ancestor) = ancestors.get(agreed)
-            && let Some(parent) = state.index.get(*ancestor).map(Node::at)
+            && let Some(parent) = state.index.look_up(*ancestor).map(Node::at)
             && parent.meta().is_in(self.number, meta.scope())
             && leads_up_through(parent, &ancestors[agreed + 1..], node)
         {
@@ -262,7 +262,7 @@ impl Stripe {
         }
         debug_assert!(self.path.is_empty());
         for ancestor in ancestors {
-            let known = state.index.get(*ancestor);
+            let known = state.index.look_up(*ancestor);
             let slot = match known {
                 Some(slot) if Node::at(slot).meta().is_in(self.number, scope) => slot,
                 _ => match self.add(state, scope, *ancestor) {
@@ -298,7 +298,7 @@ impl Stripe {
             return Placed::Refused(error);
         }
         for ancestor in ancestors {
-            if let Some(slot) = state.index.get(*ancestor)
+            if let Some(slot) = state.index.look_up(*ancestor)
                 && !Node::at(slot).meta().is_in(self.number, scope)
             {
                 return Placed::Conflict(*ancestor);

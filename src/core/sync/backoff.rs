@@ -46,6 +46,7 @@ impl Backoff {
     #[cfg(loom)]
     pub fn wait(&mut self) {
         self.waits += 1;
+        assert!(self.waits < 100, "a thread waits for ever");
         if self.waits > 2 {
             loom::skip_branch();
         }
