@@ -37,7 +37,7 @@ struct Record {
     by_object: AtomicUsize,
     by_epoch: AtomicU64,
     time_ns: AtomicU64,
-    /// Packed: see [`Record::fill`].
+    /// The previous position, the cause and the kind, packed by [`Record::fill`].
     rest: AtomicU64,
 }
 
@@ -174,7 +174,7 @@ impl Writer {
 const NO_RUN: u32 = MOST_RUNS as u32;
 
 impl Log {
-    /// A run to write into.
+    /// Gives a run to write into: a fresh one, or else the one that was full first.
     fn take(&mut self) -> Option<u32> {
         if self.used == self.limit {
             return self.full.pop_front();

@@ -21,7 +21,7 @@ pub struct Filter {
     /// reduces a position to the number of its word. 0 means no words and no entries.
     /// [`EVERYTHING`] means that there was no memory for words.
     place: AtomicUsize,
-    /// Odd while the bits are being computed anew.
+    /// The version is odd while the bits are computed anew.
     version: AtomicU32,
     /// How many more objects may set bits before the bits are computed anew. Steps of several
     /// threads may be lost, which only defers that.
@@ -50,7 +50,7 @@ impl Filter {
         }
     }
 
-    /// The words, or null, and the shift.
+    /// The words, or null, with the shift.
     #[inline]
     fn words(&self, order: Ordering) -> (*const AtomicU64, u32) {
         let place = self.place.load(order);
@@ -63,7 +63,7 @@ impl Filter {
         (key.group() << shift >> shift) as usize
     }
 
-    /// Whether an object may be in the part; `false` is certain.
+    /// Whether an object may be in the part. A `false` is certain. It takes no lock.
     #[inline]
     pub fn may_contain(&self, key: Key) -> bool {
         let (words, shift) = self.words(Ordering::Acquire);
@@ -128,7 +128,7 @@ impl Filter {
         }
     }
 
-    /// Computes the bits anew, in more words if there is need.
+    /// Computes the bits anew, in more words if the filter is crowded.
     #[cold]
     fn renew<Keys: Iterator<Item = Key>>(&self, counter: &AtomicU32, keys: impl Fn() -> Keys) {
         let _renewing = self.renewing.lock();
@@ -160,13 +160,13 @@ impl Filter {
                 for (number, bits) in fresh.into_iter().enumerate() {
                     // Each word changes in one store, and both values have the bits of all entries.
                     // So no reader misses an entry.
-                    // SAFETY: there are `len` words that are never freed.
+                    // SAFETY: there are `len` words, and words are never freed.
                     unsafe { &*words.add(number) }.store(bits, Ordering::Release);
                 }
                 self.place
                     .store(words as usize + shift_of(len) as usize, Ordering::Release);
             }
-            // The part works on without a filter.
+            // There was no memory. The part goes on without a filter.
             None => self.place.store(EVERYTHING, Ordering::Release),
         }
         let room = (64 * len / CROWDED).saturating_sub(entries).max(FIRST_LEN);

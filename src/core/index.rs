@@ -52,7 +52,7 @@ impl Key {
         u64::from(self.0[1]) << 32 | u64::from(self.0[0])
     }
 
-    /// The bits of the page, mixed.
+    /// The number of the page, mixed.
     #[inline]
     fn page(self) -> u64 {
         (self.object() >> PAGE_BITS).wrapping_mul(SPREAD)
@@ -137,7 +137,7 @@ impl Filters {
         Self([const { Filter::new() }; PARTS])
     }
 
-    /// Whether an object may be in the index; `false` is certain. Takes no lock.
+    /// Whether an object may be in the index. A `false` is certain. It takes no lock.
     #[inline]
     pub fn may_contain(&self, object: usize) -> bool {
         let key = Key::of(object);
@@ -162,7 +162,8 @@ impl Index {
         }
     }
 
-    /// The slot of an object that mostly is not there.
+    /// The slot of an object. This is for objects that are mostly not in the index: it asks the
+    /// filter first.
     #[inline]
     pub fn get(&self, object: usize) -> Option<Slot> {
         if !self.filters.may_contain(object) {
@@ -171,7 +172,8 @@ impl Index {
         self.look_up(object)
     }
 
-    /// The slot of an object that mostly is there.
+    /// The slot of an object. This is for objects that mostly are in the index: it does not ask the
+    /// filter.
     #[inline(always)]
     pub fn look_up(&self, object: usize) -> Option<Slot> {
         let key = Key::of(object);
@@ -265,7 +267,7 @@ mod tests {
             bits ^= bits << 13;
             bits ^= bits >> 7;
             bits ^= bits << 17;
-            // First mostly growth, then mostly shrinking.
+            // The index mostly grows at first, and mostly shrinks later.
             let grows = (bits >> 40) % 4 != if round < 200_000 { 0 } else { 1 };
             let object = at(bits as usize % 60_000);
             if grows || round < 200_000 && bits.is_multiple_of(3) {

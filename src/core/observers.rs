@@ -12,7 +12,8 @@ use super::state::TrackerState;
 use super::sync::{AtomicBool, Backoff, Lock, Ordering, fork_lock, lock};
 use crate::End;
 
-/// Is told of ends; see [`Tracker::set_observer`](crate::Tracker::set_observer).
+/// A function that is told of ends; see [`Tracker::set_observer`](crate::Tracker::set_observer). It
+/// may run on any thread, and on several at once.
 pub type Observer = Arc<dyn Fn(&[End]) + Send + Sync>;
 
 /// The observer of a tracker, and the calls of it that run.

@@ -87,7 +87,7 @@ pub fn lacks(id: u64, object: usize) -> Result<bool, Error> {
     Ok(place.glance.busy.load(Ordering::Acquire) == 0 || !place.filters.may_contain(object))
 }
 
-/// Whether an exact source is active. Takes no lock.
+/// Whether an exact source is active. It takes no lock.
 #[inline]
 pub fn is_exact(id: u64) -> bool {
     place_of(id).is_some_and(|place| place.glance.is_exact())
@@ -124,7 +124,7 @@ pub fn create(name: &str) -> Result<u64, Error> {
     ))
 }
 
-/// Ends everything in a tracker, and the tracker.
+/// Ends everything in a tracker, and the tracker. The caller holds no guard of the fork lock.
 pub fn destroy(id: u64) -> Result<(), Error> {
     let (place, state) = {
         let _nobody_else = fork_lock::exclusive();

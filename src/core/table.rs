@@ -76,7 +76,7 @@ pub struct Cold {
     pub next: AtomicU32,
     pub previous: AtomicU32,
     user: AtomicUsize,
-    /// Packed: see [`Meta`].
+    /// The node's [`Meta`], packed.
     meta: AtomicU32,
     /// The position of this slot's latest death in [`super::death_log`].
     pub last_death: AtomicU32,
@@ -158,7 +158,7 @@ impl Meta {
 #[repr(C)]
 struct Table {
     hot: AtomicPtr<Hot>,
-    /// The number of slots that have memory, less one. Stored after `hot`.
+    /// The number of slots that have memory, less one. It is stored after `hot`.
     mask: AtomicU32,
 }
 
@@ -370,7 +370,7 @@ fn generation_before_first() -> u32 {
         static BEFORE: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
         *BEFORE.get_or_init(|| {
             let here = &raw const FRESH_END as u64;
-            // 30 bits, so that three quarters of the generations remain.
+            // It has 30 bits, so that at least three quarters of the generations remain.
             ((here >> 4).wrapping_mul(super::SPREAD) >> 34) as u32
         })
     }
@@ -420,7 +420,8 @@ struct Store {
     len: usize,
     /// The next slot that was never given out. It is 0 before the table has memory.
     next_fresh: Slot,
-    /// Batches of free slots, linked through `previous` of the first slot of each.
+    /// The first batch of free slots. Batches are linked through `previous` of the first slot of
+    /// each.
     batches: Slot,
 }
 
@@ -564,7 +565,7 @@ mod tests {
         }
     }
 
-    /// Whatever slot an epoch names, the stored epochs before the first registration do not match.
+    /// Before the first registration no stored epoch matches, whatever slot an epoch names.
     #[test]
     fn r03_nothing_is_live_in_an_empty_table() {
         for epoch in [0, 1, 2, 3, u64::MAX, 1 << 32, 1 << 32 | 1] {

@@ -191,7 +191,7 @@ impl Tracker {
         self.end_known(object, report)
     }
 
-    /// The rest of it, for who has asked already whether the tracker [`lacks`](Self::lacks) the object.
+    /// The rest of [`end`](Self::end), for a caller that has asked [`lacks`](Self::lacks) already.
     #[inline]
     pub(crate) fn end_known(self, object: usize, report: Report) -> Result<(), Error> {
         self.change(object, |state, stripe, node, ending| {
@@ -217,7 +217,8 @@ impl Tracker {
         })
     }
 
-    /// Changes the node of an object, if there is one. The observer hears of the ends when all locks are free.
+    /// Changes the node of an object, if there is one. The observer is told of the ends when all
+    /// locks are free.
     #[inline]
     fn change(
         self,
@@ -448,12 +449,12 @@ impl Tracker {
     }
 }
 
-/// How a hook reports an end.
+/// The way in which a hook reports an end.
 #[derive(Clone, Copy)]
 pub(crate) enum Report {
     Erased,
     DestroyedAsParent,
-    /// With its parts of these kinds.
+    /// The object alone, after its parts of these kinds.
     Destroyed {
         kinds: u32,
     },
@@ -787,7 +788,7 @@ mod tests {
         assert!(slots.len() >= 3, "{slots:?}");
     }
 
-    /// Tests make do with 100,000 generations.
+    /// In tests a slot has 100,000 generations.
     #[test]
     fn r02_a_used_up_slot_is_retired() {
         let tracker = Tracker::new("exhaustion").unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//! Ends of incarnations.
+//! Ends incarnations, alone or with what is below them.
 
 use super::place::reference_of;
 use super::{Stripe, TrackerState};
@@ -106,7 +106,8 @@ impl Stripe {
         self.drop_node(node);
     }
 
-    /// Ends a node with everything below it.
+    /// Ends a node with everything below it. `cause` is that of the node, `cause_below` that of the
+    /// others.
     pub fn end_subtree(
         &mut self,
         state: &TrackerState,

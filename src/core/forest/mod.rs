@@ -10,7 +10,7 @@
 //! - Only `links.rs` changes links between nodes, and drops superfluous nodes ([`Stripe::settle`]).
 //! - `place.rs` registers objects and puts nodes where reports say. `end.rs` ends them, and
 //!   `list.rs` reads them.
-//! - This file has the stripe itself: its scopes and its free slots.
+//! - This file has the stripe itself, with its scopes and its free slots.
 //!
 //! # Invariants, whenever a stripe's lock is free
 //!
@@ -47,13 +47,13 @@ static FOREST: [CachePadded<Lock<Stripe>>; STRIPES] =
 /// A stripe keeps this many free slots for itself, and gives surplus back in batches.
 const MOST_FREE: u32 = 2 * BATCH;
 
-/// Which stripe a scope belongs to.
+/// The stripe that a scope belongs to.
 pub fn stripe_of(tracker: u64, scope: u64) -> u8 {
     let mixed = (scope ^ tracker.rotate_left(32)).wrapping_mul(SPREAD);
     (mixed >> (64 - STRIPE_BITS)) as u8
 }
 
-/// Locks a stripe.
+/// Locks a stripe. The caller has a read guard of the fork lock, and no other stripe's lock.
 #[inline]
 pub fn stripe(number: u8) -> LockGuard<'static, Stripe> {
     let mut stripe = FOREST[number as usize].0.lock();
@@ -117,7 +117,7 @@ pub struct Stripe {
     touched: Vec<Slot>,
     /// The nodes of a list of ancestors, while they are being placed.
     path: Vec<Slot>,
-    /// Where in the death log this stripe writes.
+    /// Where in the death log this stripe writes its deaths.
     deaths: super::death_log::Writer,
 }
 
