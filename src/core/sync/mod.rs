@@ -20,7 +20,6 @@
 mod backoff;
 mod cache_padded;
 mod clock;
-#[allow(dead_code, reason = "the core does not use the exclusive side yet")]
 pub mod fork_lock;
 pub mod lock;
 mod membarrier;
@@ -30,7 +29,6 @@ mod realtime_tests;
 pub use backoff::Backoff;
 pub use cache_padded::CachePadded;
 pub use clock::now_ns;
-#[allow(unused_imports, reason = "the core does not name the guards yet")]
 pub use lock::{Lock, LockGuard};
 
 #[cfg(loom)]
