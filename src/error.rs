@@ -8,14 +8,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(i32)]
 pub enum ErrorKind {
+    /// An address is 0, or a pointer is null that must not be.
     NullArgument = 1,
+    /// A kind is out of range, ancestors repeat or name the object itself, or the like.
     InvalidArgument = 2,
+    /// The handle was never given out, or its tracker is destroyed.
     NoTracker = 3,
+    /// The ref is dead, null or made up.
     DeadRef = 4,
+    /// Nothing is tracked at the address, or no death is on record for the ref.
     NotFound = 5,
+    /// A fixed limit is reached, or there is no memory for more.
     Limit = 6,
+    /// Something is ended that was not begun.
     NotActive = 7,
+    /// It cannot be done here; the message says why.
     Unsupported = 8,
+    /// A bug of the tracker, or output that could not be written.
     Internal = 9,
 }
 
@@ -27,18 +36,22 @@ pub struct Error {
 }
 
 impl Error {
+    /// The refusal of a handle that is no tracker's.
     pub const NO_TRACKER: Error = Error {
         kind: ErrorKind::NoTracker,
         message: c"no such tracker: the handle was never given out, or its tracker is destroyed",
     };
+    /// The refusal of a dead ref.
     pub const DEAD_REF: Error = Error {
         kind: ErrorKind::DeadRef,
         message: c"the ref is dead: its object has ended, or it was never given out",
     };
+    /// The answer where nothing is tracked at an address.
     pub const NOT_TRACKED: Error = Error {
         kind: ErrorKind::NotFound,
         message: c"nothing live is tracked at that address",
     };
+    /// The answer where no death is on record.
     pub const NO_RECORD: Error = Error {
         kind: ErrorKind::NotFound,
         message:
@@ -82,10 +95,12 @@ impl Error {
         }
     }
 
+    /// What kind of refusal it is.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
+    /// A sentence for a person.
     pub fn message(&self) -> &'static CStr {
         self.message
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #![doc = include_str!("lib.md")]
+#![warn(missing_docs)]
 
 mod core;
 mod error;

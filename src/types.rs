@@ -6,16 +6,17 @@ use std::ffi::CStr;
 /// Kinds of objects are numbers below this.
 pub const KIND_COUNT: usize = 16;
 
-/// One incarnation of an object: the key of everything. A plain value of 16 bytes, safe to keep for ever.
+/// A name of one incarnation of an object. It is a plain value of 16 bytes, safe to keep for ever.
 ///
-/// Live from the moment it is handed out until its incarnation ends, and dead from then on, whatever is
-/// allocated at the address later (R1).
+/// A ref is live from the moment it is handed out until its incarnation ends. From then on it is
+/// dead, whatever is allocated at the address later (R1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(C)]
 pub struct Ref {
     /// The object's address.
     pub object: usize,
-    /// Names the incarnation; never 0 in a ref that was handed out, never used twice in a process (R2).
+    /// The incarnation's number. It is not 0 in a ref that was handed out, and is never used twice in
+    /// a process (R2).
     pub epoch: u64,
 }
 
@@ -64,12 +65,12 @@ impl Cause {
         Cause::Released,
     ];
 
-    /// The cause with that number; [`Cause::Unknown`] for any other.
+    /// The cause with that number, or [`Cause::Unknown`] if none has it.
     pub fn from_number(number: u32) -> Cause {
         Self::ALL.get(number as usize).copied().unwrap_or_default()
     }
 
-    /// In words, for messages.
+    /// The cause in words, for messages.
     pub const fn name(self) -> &'static CStr {
         match self {
             Cause::Unknown => c"unknown",
@@ -84,24 +85,29 @@ impl Cause {
     }
 }
 
-/// How an incarnation ended (R13).
+/// The record of how an incarnation ended (R13).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Death {
-    /// Whose end, or change, took it along; [`Ref::NULL`] if nobody else's. Its epoch is 0 if that object was
-    /// not tracked.
+    /// The object whose end or change took it along, or [`Ref::NULL`]. The epoch is 0 if that object
+    /// was not tracked.
     pub by: Ref,
-    /// When, in nanoseconds of the system's monotonic clock; on Linux `CLOCK_MONOTONIC_COARSE`, which steps with the
-    /// timer tick (some milliseconds).
+    /// The time, in nanoseconds of the system's monotonic clock. On Linux this is
+    /// `CLOCK_MONOTONIC_COARSE`, which advances with the timer tick of some milliseconds.
     pub time_ns: u64,
+    /// Why it ended.
     pub cause: Cause,
+    /// The kind that it was registered with.
     pub kind: u8,
 }
 
 /// An incarnation that has just ended, as observers see it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct End {
+    /// The ref, which is dead now.
     pub reference: Ref,
+    /// How it died.
     pub death: Death,
+    /// The scope that it was in.
     pub scope: u64,
     /// The user pointer it carried.
     pub user: usize,
@@ -110,28 +116,33 @@ pub struct End {
 /// What a caller knows of an object when it registers it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Description<'a> {
-    /// The object's address; not 0.
+    /// The object's address, which is not 0. The tracker never follows it.
     pub object: usize,
-    /// Which group it belongs to: any number.
+    /// The group that it belongs to; any number will do.
     pub scope: u64,
     /// The caller's own classification, below [`KIND_COUNT`].
     pub kind: u8,
-    /// The objects that enclose it, nearest first and complete up to the outermost. `None`: not reported; what
-    /// is known of its place stays as it is.
+    /// The objects that enclose it, nearest first and complete up to the outermost. `None` reports
+    /// nothing: what is known of its place stays as it is. An empty list means that nothing
+    /// encloses it.
     pub ancestors: Option<&'a [usize]>,
-    /// Kept with the incarnation.
+    /// The user pointer, which is kept with the incarnation. The tracker never follows it.
     pub user: usize,
 }
 
-/// What ends that an exact source reports are due to; see [`Attribution::enter`].
+/// The cause and culprit recorded for ends that an exact source reports on this thread; see
+/// [`Attribution::enter`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attribution {
+    /// The object whose end or change takes others along. With epoch 0 it stands for whatever is at
+    /// its address.
     pub by: Ref,
-    /// [`Cause::Unknown`]: nothing is said.
+    /// The cause. [`Cause::Unknown`] means that there is no attribution.
     pub cause: Cause,
 }
 
 impl Attribution {
+    /// No attribution: ends are recorded as [`Cause::Destroyed`], without a culprit.
     pub const NONE: Attribution = Attribution {
         by: Ref::NULL,
         cause: Cause::Unknown,
@@ -143,16 +154,17 @@ impl Attribution {
 pub struct Stats {
     /// Live incarnations.
     pub tracked: usize,
-    /// Untracked ancestors that are kept for their place.
+    /// Placeholders: untracked objects that are known because something tracked is below them.
     pub anchors: usize,
-    /// Incarnations that were started, since the tracker was made; so are the others below.
+    /// Incarnations that were started since the tracker was made.
     pub created: u64,
-    /// Incarnations that ended other than by release.
+    /// Incarnations that ended other than by release, since the tracker was made.
     pub ended: u64,
+    /// Incarnations that were released, since the tracker was made.
     pub released: u64,
-    /// Those of the ended whose end nobody reported in time.
+    /// How many of `ended` ended without a report ([`Cause::MissedEnd`]).
     pub missed_ends: u64,
-    /// Bugs that were kept from crossing the C boundary, in the whole process.
+    /// Panics that were kept from crossing the C boundary, in the whole process (R17).
     pub internal_errors: u64,
     /// Exact sources that are active.
     pub exact_sources: u32,
@@ -161,6 +173,8 @@ pub struct Stats {
 /// Whether to go on visiting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Visit {
+    /// Go on.
     Continue,
+    /// Visit nothing more.
     Stop,
 }

@@ -21,6 +21,9 @@
  */
 #define LOT_ABI_VERSION 1
 
+/**
+ * The number of kinds.
+ */
 #define LOT_KIND_COUNT 16
 
 /**
@@ -39,6 +42,9 @@ typedef uint32_t lot_cause;
  * destroyed is answered with `LOT_ERROR_NO_TRACKER`, for ever.
  */
 typedef struct lot_tracker {
+  /**
+   * Not 0 in a handle that was given out.
+   */
   uint64_t id;
 } lot_tracker;
 
@@ -77,7 +83,13 @@ typedef struct lot_death {
    * timer tick (some milliseconds).
    */
   uint64_t time_ns;
+  /**
+   * Why it ended.
+   */
   lot_cause cause;
+  /**
+   * The kind that it was registered with.
+   */
   lot_kind kind;
 } lot_death;
 
@@ -85,8 +97,17 @@ typedef struct lot_death {
  * An incarnation that has just ended.
  */
 typedef struct lot_end {
+  /**
+   * The ref, which is dead now.
+   */
   struct lot_ref ref;
+  /**
+   * How it died.
+   */
   struct lot_death death;
+  /**
+   * The scope that it was in.
+   */
   uint64_t scope;
   /**
    * The user pointer it carried.
@@ -122,6 +143,9 @@ typedef struct lot_stats {
    * Incarnations that ended other than by release.
    */
   uint64_t ended;
+  /**
+   * Incarnations that were released.
+   */
   uint64_t released;
   /**
    * Those of the ended whose end nobody reported in time.
@@ -154,6 +178,9 @@ typedef struct lot_description {
    * them, none null or named twice). Null: not reported; what is known of its place stays as it is.
    */
   const void *const *ancestors;
+  /**
+   * How many ancestors there are; 0 with a null list.
+   */
   size_t ancestor_count;
   /**
    * Kept with the incarnation and found again by address. The tracker never follows it.
@@ -166,12 +193,17 @@ typedef struct lot_description {
 } lot_description;
 
 /**
- * What ends that an exact source reports are due to; see `lot_attribution_enter`.
+ * The cause and culprit recorded for ends that an exact source reports on this thread; see
+ * `lot_attribution_enter`.
  */
 typedef struct lot_attribution {
+  /**
+   * The object whose end or change takes others along. With epoch 0 it stands for whatever is at
+   * its address.
+   */
   struct lot_ref by;
   /**
-   * `LOT_CAUSE_UNKNOWN`: nothing is said.
+   * `LOT_CAUSE_UNKNOWN` means that there is no attribution.
    */
   lot_cause cause;
 } lot_attribution;
@@ -192,6 +224,9 @@ typedef uint32_t lot_format;
  */
 typedef void (*lot_write_fn)(const char *bytes, size_t length, void *data);
 
+/**
+ * The call did what it says.
+ */
 #define LOT_OK 0
 
 /**

@@ -32,9 +32,12 @@ typedef uint32_t lot_mlir_source;
  * Which source is active, and why not a better one.
  */
 typedef struct lot_mlir_status {
+  /**
+   * Which source is active.
+   */
   lot_mlir_source source;
   /**
-   * How many table slots lead to load hooks for this tracker.
+   * How many GOT entries lead to load hooks for this tracker.
    */
   uint32_t slots_patched;
   /**

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//! How refs died, for as long as that is remembered (R13).
+//! The death log: how the latest refs of the process died (R13).
 //!
-//! The log is a number of *runs* of records, for the whole process. A stripe writes into a run of its own; when that
-//! is full, the stripe takes the run whose records are the oldest. So one busy scope has nearly all of the log, and
+//! The log consists of *runs* of records. A stripe writes into a run of its own. When that is full,
+//! the stripe takes the run that was full first. So one busy scope has nearly all of the log, and
 //! several share it.
 //!
-//! The records of one slot form a chain from its latest death back. Records are read without a lock: a reader looks at
-//! a record's epoch before and after, and no epoch comes twice.
+//! The records of one slot form a chain from its latest death back. They are read without a lock: a
+//! reader compares a record's epoch before and after. That suffices because no epoch comes twice.
 
 #[cfg(all(test, loom))]
 mod loom_models;
@@ -21,7 +21,7 @@ use super::sync::{
 use super::table::{Node, generation_of, slot_of};
 use crate::{Cause, Death, Error, Ref};
 
-/// Records in a run, of 48 bytes each.
+/// Records in a run.
 #[cfg(not(lot_small))]
 const RUN: usize = 64;
 #[cfg(lot_small)]
@@ -29,20 +29,20 @@ const RUN: usize = 1;
 
 const MOST_RUNS: usize = 1 << 14;
 
-/// How many records there are, until somebody says otherwise: 3 MiB.
+/// The number of runs until [`set_capacity`] is called. Their records take 3 MiB.
 #[cfg(not(lot_small))]
 const DEFAULT_RUNS: usize = (1 << 16) / RUN;
 #[cfg(lot_small)]
 const DEFAULT_RUNS: usize = 7;
 
-/// One death. All zero, which is a valid one: none.
+/// One death. A record that is all zero is valid, and stands for none.
 struct Record {
     epoch: AtomicU64,
     object: AtomicUsize,
     by_object: AtomicUsize,
     by_epoch: AtomicU64,
     time_ns: AtomicU64,
-    /// Packed: see [`Record::fill`].
+    /// The previous position, the cause and the kind, packed by [`Record::fill`].
     rest: AtomicU64,
 }
 
@@ -76,20 +76,22 @@ process_static! {
 
 /// Which runs are whose.
 struct Log {
-    /// How many runs there may be, and how many have been given out.
+    /// How many runs there may be.
     limit: usize,
+    /// How many runs have been given out so far. It only grows, until the limit changes.
     used: usize,
-    /// Those that no stripe writes into, the oldest first.
+    /// Runs that no stripe writes into; the one that was full first comes first.
     full: VecDeque<u32>,
-    /// Counts the changes of the limit: after one, a stripe's run is no longer its own.
+    /// Counts the changes of the limit. A change takes all stripes' runs away.
     change: u64,
 }
 
-/// Where a stripe writes: a place in its run.
+/// Where in the log a stripe writes.
 pub struct Writer {
     run: u32,
-    /// [`RUN`]: the run is full, or there is none.
+    /// The next record of the run. [`RUN`] means that the run is full, or that there is none.
     next: usize,
+    /// [`Log::change`] when the run was taken.
     change: u64,
 }
 
@@ -99,7 +101,7 @@ process_static! {
 }
 
 impl Record {
-    /// Everything but the epoch, which says that the rest is there.
+    /// Stores everything but the epoch, which is stored last.
     fn fill(&self, object: usize, death: Death, previous: u32) {
         let rest = (previous as u64) | (death.cause as u64) << 32 | u64::from(death.kind) << 40;
         self.object.store(object, Ordering::Relaxed);
@@ -109,7 +111,7 @@ impl Record {
         self.rest.store(rest, Ordering::Relaxed);
     }
 
-    /// The object, how it died, and where the slot's death before this one is.
+    /// The object, its death, and the position of the slot's previous death.
     fn read(&self) -> (usize, Death, u32) {
         let rest = self.rest.load(Ordering::Relaxed);
         let death = Death {
@@ -125,15 +127,15 @@ impl Record {
     }
 }
 
-/// The record at a position as slots have it: a number of all records, plus 1; 0 is none.
+/// The record at a position. A position is a record's number plus 1; 0 is none.
 #[inline]
 fn record_at(position: u32) -> Option<&'static Record> {
     let position = (position as usize).checked_sub(1)?;
     if position >= LEN.load(Ordering::Acquire) {
         return None;
     }
-    // SAFETY: there are as many records, and they are freed only when no thread is inside of the fork lock. Both callers
-    // are inside, and keep the reference no longer.
+    // SAFETY: the position is below the number of records. Records are freed under the exclusive
+    // fork lock only. Both callers hold a read guard, and keep the reference no longer than it.
     Some(unsafe { &*RECORDS.load(Ordering::Relaxed).add(position) })
 }
 
@@ -146,7 +148,8 @@ impl Writer {
         }
     }
 
-    /// Puts a death on record. The caller is inside of the fork lock, and has the slot's stripe locked.
+    /// Puts a death on record. The caller holds a read guard of the fork lock, and the lock of the
+    /// slot's stripe.
     #[inline]
     pub fn record(&mut self, node: Node, ended: Ref, death: Death) {
         if self.next == RUN || self.change != CHANGE.load(Ordering::Relaxed) {
@@ -159,7 +162,7 @@ impl Writer {
         self.next += 1;
         let previous = node.cold.last_death.load(Ordering::Relaxed);
         record.epoch.store(0, Ordering::Relaxed);
-        // A reader that sees one of the new values sees no old epoch afterwards.
+        // A reader that sees one of the new values does not see the old epoch afterwards.
         fence(Ordering::Release);
         record.fill(ended.object, death, previous);
         record.epoch.store(ended.epoch, Ordering::Release);
@@ -181,7 +184,8 @@ impl Writer {
         }
     }
 
-    /// Gives a full run back at once, so that with runs of one record the oldest death of all is forgotten first.
+    /// Gives a full run back at once. So, with runs of one record, the oldest death of the process
+    /// is forgotten first.
     #[cfg(lot_small)]
     fn hand_in(&mut self) {
         LOG.lock().put(self.run);
@@ -189,11 +193,11 @@ impl Writer {
     }
 }
 
-/// No run's number, nor is any record's position made from it.
+/// Stands for no run. It is larger than any run's number.
 const NO_RUN: u32 = MOST_RUNS as u32;
 
 impl Log {
-    /// A run to write into.
+    /// Gives a run to write into: a fresh one, or else the one that was full first.
     fn take(&mut self) -> Option<u32> {
         if self.used == self.limit {
             return self.full.pop_front();
@@ -205,7 +209,8 @@ impl Log {
         Some(self.used as u32 - 1)
     }
 
-    /// Makes the records, and room for the full runs. The system gives memory as records are used.
+    /// Allocates the records, and room for all full runs, so that [`put`](Self::put) needs no
+    /// memory. The system hands out pages as records are used.
     fn start(&mut self) -> Option<()> {
         self.full.try_reserve_exact(self.limit).ok()?;
         let len = self.limit * RUN;
@@ -226,8 +231,8 @@ pub fn find(dead: Ref) -> Option<Death> {
     let slot = slot_of(dead.epoch);
     let mut position = Node::find(slot)?.cold.last_death.load(Ordering::Acquire);
     let mut newest_possible = u32::MAX;
-    // A record that was overwritten belongs to another slot, or is newer than the one that pointed
-    // to it: then the rest of the chain is gone.
+    // The chain ends at a record that was overwritten. Such a record belongs to another slot, or is
+    // newer than the one that leads to it.
     loop {
         let record = record_at(position)?;
         let epoch = record.epoch.load(Ordering::Acquire);
@@ -249,22 +254,26 @@ pub fn find(dead: Ref) -> Option<Death> {
     }
 }
 
-/// How many deaths of the whole process are on record at most; 65,536 at first, which takes 3 MiB.
+/// How many deaths of the whole process are on record at most. It is 65,536 at first, which takes 3
+/// MiB.
 ///
-/// Any thread.
+/// Any thread may call it.
 pub fn capacity() -> usize {
     let _guard = fork_lock::read();
     LOG.lock().limit * RUN
 }
 
-/// Sets how many deaths of the whole process are on record at most. The number is rounded up to a multiple of 64; it
-/// is at most 1,048,576. 0: none are, and [`Ref::death`] knows nothing. What was on record is forgotten, and its memory
-/// is given back.
+/// Sets how many deaths of the whole process are on record at most. The number is rounded up to a
+/// multiple of 64. With 0 none are, and [`Ref::death`] knows nothing. What was on record is
+/// forgotten, and its memory is given back.
 ///
-/// When several scopes are at work, up to 64 records of each of the 32 groups of scopes are not shared with the
-/// others; so less than 4,096 make little sense.
+/// When several scopes are at work, each of 32 groups of scopes has up to 64 records that the
+/// others cannot use. So fewer than 4,096 records make little sense.
 ///
-/// Any thread; waits for the hooks that other threads are in.
+/// Any thread may call it. It waits for hooks that run on other threads.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) for more than 1,048,576.
 pub fn set_capacity(records: usize) -> Result<(), Error> {
     let runs = records.div_ceil(RUN);
     if runs > MOST_RUNS {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //! A Bloom filter in front of each part of an index, read without a lock.
 //!
-//! Nearly every destruction that an exact source reports is of an object that nobody tracks. If one of an object's bits
-//! is clear, the object is not in the part. Bits are set when an object comes in, and stay when it goes. When enough
-//! have come or gone, the bits are computed anew from what is in the part.
+//! Nearly every destruction that an exact source reports is of an untracked object. If one of an
+//! object's bits is clear, the object is not in the part. Bits are set when an object comes in, and
+//! stay when it goes. When enough objects have come or gone, the bits are computed anew.
 //!
-//! Filters are never freed: a handle's filters serve the next tracker with that handle's place. A late look at them with
-//! a handle of a destroyed tracker is answered with either yes or no, and both are right.
+//! Filters are never freed: the filters of a place serve one tracker after the other. A late look
+//! with the handle of a destroyed tracker may be answered with yes or no, and both are right.
 
 #[cfg(all(test, loom))]
 mod loom_models;
@@ -15,27 +15,30 @@ use super::index::Key;
 use super::storage;
 use super::sync::{AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering, lock};
 
-/// Two bits for an entry, both in the same word. Aligned so that none lies across cache lines.
+/// A filter. An entry has two bits, both in one word. The alignment keeps a filter within one cache
+/// line.
 #[repr(align(32))]
 pub struct Filter {
-    /// The address of the words, which are aligned to 64 bytes, plus how far a position is shifted to give the number of
-    /// its word. 0: there are no words, and no entries. [`EVERYTHING`]: there was no memory.
+    /// The address of the words plus a shift. The words are aligned to 64 bytes, and the shift
+    /// reduces a position to the number of its word. 0 means no words and no entries.
+    /// [`EVERYTHING`] means that there was no memory for words.
     place: AtomicUsize,
-    /// Odd while the bits are being computed anew.
+    /// The version is odd while the bits are computed anew.
     version: AtomicU32,
-    /// How many more objects may set bits before they are computed anew; and how many may go. Increments of several
+    /// How many more objects may set bits before the bits are computed anew. Steps of several
     /// threads may be lost, which only defers that.
     room: AtomicU32,
+    /// How many more objects may go before the bits are computed anew.
     patience: AtomicU32,
-    /// Held by who computes the bits anew.
+    /// Held by the thread that computes the bits anew.
     renewing: Lock<()>,
 }
 
 const FIRST_LEN: usize = 16;
-/// The filter is renewed when it has fewer bits than this for an entry, and gets four times as many.
+/// The fewest bits for an entry. A renewal that finds fewer gives the filter four times as many.
 const CROWDED: usize = 8;
 const ALIGNMENT: usize = 64;
-/// Every bit counts as set.
+/// A [`Filter::place`] with which every bit counts as set.
 const EVERYTHING: usize = 1;
 
 impl Filter {
@@ -49,7 +52,7 @@ impl Filter {
         }
     }
 
-    /// The words, or null, and the shift.
+    /// The words, or null, with the shift.
     #[inline]
     fn words(&self, order: Ordering) -> (*const AtomicU64, u32) {
         let place = self.place.load(order);
@@ -62,26 +65,28 @@ impl Filter {
         (key.group() << shift >> shift) as usize
     }
 
-    /// Whether an object may be in the part; `false` is certain.
+    /// Whether an object may be in the part. A `false` is certain. It takes no lock.
     #[inline]
     pub fn may_contain(&self, key: Key) -> bool {
         let (words, shift) = self.words(Ordering::Acquire);
         if words.is_null() {
             return shift != 0;
         }
-        // SAFETY: there are 2^(64 - shift) words that are never freed, and the number is below that.
+        // SAFETY: there are 2^(64 - shift) words, and the number is below that. Words are never
+        // freed.
         let word = unsafe { &*words.add(Self::word_of(key, shift)) }.load(Ordering::Acquire);
         !word & key.bits() == 0
     }
 
-    /// Sets the bits of an object that has been put into the part. `keys` gives all that are in the part, and locks
-    /// each piece of it while it does.
+    /// Sets the bits of an object that was just put into the part. `keys` gives all keys of the
+    /// part, and locks one shard after the other for that.
     #[inline]
     pub fn add<Keys: Iterator<Item = Key>>(&self, key: Key, keys: impl Fn() -> Keys) {
         loop {
             let version = self.version.load(Ordering::Acquire);
             let is_new = self.set(key);
-            // A renewal that has not seen the object in the part had begun before the object came in, so it is seen here.
+            // A renewal that missed the object began before the object came in. So the version
+            // shows it here.
             if version.is_multiple_of(2) && self.version.load(Ordering::Acquire) == version {
                 if is_new {
                     self.count(&self.room, keys);
@@ -92,7 +97,7 @@ impl Filter {
         }
     }
 
-    /// Whether bits were clear.
+    /// Sets the bits of a key. True if one of them was clear.
     #[inline]
     fn set(&self, key: Key) -> bool {
         let (words, shift) = self.words(Ordering::Acquire);
@@ -127,7 +132,7 @@ impl Filter {
         }
     }
 
-    /// Computes the bits anew, in more words if there is need.
+    /// Computes the bits anew, in more words if the filter is crowded.
     #[cold]
     fn renew<Keys: Iterator<Item = Key>>(&self, counter: &AtomicU32, keys: impl Fn() -> Keys) {
         let _renewing = self.renewing.lock();
@@ -137,7 +142,7 @@ impl Filter {
         self.version.fetch_add(1, Ordering::AcqRel);
         let (words, shift) = self.words(Ordering::Relaxed);
         let old_len = if words.is_null() { 0 } else { len(shift) };
-        // Of those that come or go meanwhile, the count may be a little off, which does not matter.
+        // Objects that come or go meanwhile may be miscounted, which does not matter.
         let (mut len, mut entries, mut fresh) = (old_len, 0, bits_of(old_len, keys()));
         if let Some((_, found)) = &fresh {
             entries = *found;
@@ -159,15 +164,15 @@ impl Filter {
             Some(words) => {
                 let fresh = fresh.map(|(bits, _)| bits).unwrap_or_default();
                 for (number, bits) in fresh.into_iter().enumerate() {
-                    // Each word goes from the old bits to the new ones in one store, and both have the bits of all
-                    // entries: no reader ever misses one.
-                    // SAFETY: there are `len` words that are never freed.
+                    // Each word changes in one store, and both values have the bits of all entries.
+                    // So no reader misses an entry.
+                    // SAFETY: there are `len` words, and words are never freed.
                     unsafe { &*words.add(number) }.store(bits, Ordering::Release);
                 }
                 self.place
                     .store(words as usize + shift_of(len) as usize, Ordering::Release);
             }
-            // The part works on without a filter.
+            // There was no memory. The part goes on without a filter.
             None => self.place.store(EVERYTHING, Ordering::Release),
         }
         let room = (64 * len / CROWDED).saturating_sub(entries).max(FIRST_LEN);
@@ -176,7 +181,8 @@ impl Filter {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Clears all bits, for the next tracker. The part is empty, and nobody adds anything.
+    /// Clears all bits, for the next tracker. The caller has seen to it that the part is empty and
+    /// that no thread adds to it.
     pub fn clear(&self) {
         let (words, shift) = self.words(Ordering::Relaxed);
         if words.is_null() {
@@ -194,7 +200,7 @@ impl Filter {
     }
 }
 
-/// The words with the bits of some keys, and how many keys they are. `None` if there is no memory.
+/// Words with the bits of some keys, and the number of keys. `None` if there is no memory.
 fn bits_of(len: usize, keys: impl Iterator<Item = Key>) -> Option<(Vec<u64>, usize)> {
     let mut words = Vec::new();
     words.try_reserve_exact(len).ok()?;
@@ -209,7 +215,7 @@ fn bits_of(len: usize, keys: impl Iterator<Item = Key>) -> Option<(Vec<u64>, usi
     Some((words, count))
 }
 
-/// How many words there are. They are a power of two, and at least two.
+/// The number of words. It is a power of two, and at least two.
 fn len(shift: u32) -> usize {
     1 << (u64::BITS - shift)
 }

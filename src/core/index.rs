@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //! The pointer index of a tracker: from an object's address to the slot that stands for it now.
 //!
-//! It changes only under the lock of the stripe that the slot is in. Checks of a ref do not come here. Nothing foreign
-//! is called under a shard's lock, and no two shards are locked at once.
+//! It changes only under the lock of the stripe that the slot is in. Checks of refs do not use it.
+//! No code of a caller runs under a shard's lock, and no thread locks two shards at once.
 //!
 //! # Parts
 //!
-//! An index has some parts, each a dashmap with a [`Filter`] in front of it. A dashmap gives no access to one of its
-//! shards, and a filter is made from what is in its part. So a part is what one thread may have to walk at once.
+//! An index has [`PARTS`] parts. Each is a dashmap with a [`Filter`] in front. A filter is computed
+//! from all entries of its part, and dashmap gives no access to single shards. So parts are small:
+//! a thread may have to walk a whole one.
 //!
-//! Objects of one MiB of memory share a few parts. Allocators give threads regions of megabytes, so two threads that
-//! each work on objects of their own rarely touch the same part. Within a part, neighbours in memory are neighbours in
-//! the map: most objects come and go together with theirs, and that spares cache misses.
+//! The objects in one MiB of memory share a few parts. Allocators give each thread regions of
+//! megabytes. So two threads with objects of their own rarely touch the same part. Within a part,
+//! neighbours in memory are neighbours in the map. They mostly come and go together, which spares
+//! cache misses.
 
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
@@ -24,18 +26,18 @@ use super::sync::without_switches;
 use super::table::Slot;
 
 const PART_BITS: u32 = 7;
-/// Enough that one shard's growth, which moves all its entries at once, stays below a millisecond with ten million
-/// entries in the index. Few enough that an idle tracker stays small.
+/// There are enough parts to keep the growth of one shard short, which moves all its entries at
+/// once. There are few enough to keep an idle tracker small.
 pub const PARTS: usize = 1 << PART_BITS;
-/// What a dashmap has at least.
+/// The fewest shards that a dashmap can have.
 const SHARDS_OF_A_PART: usize = 2;
 
 const REGION_BITS: u32 = 20;
-/// A region's parts: 2 to the power of this.
+/// The objects of one region are spread over 2 to this power parts.
 const SPREAD_BITS: u32 = 3;
 const PAGE_BITS: u32 = 12;
 
-/// An address, as the map keeps it: aligned to 4 bytes, so that an entry takes 12.
+/// An address as the map keeps it. It is aligned to 4 bytes, so that an entry takes 12.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key([u32; 2]);
 
@@ -51,7 +53,7 @@ impl Key {
         u64::from(self.0[1]) << 32 | u64::from(self.0[0])
     }
 
-    /// The bits of the page, mixed.
+    /// The number of the page, mixed.
     #[inline]
     fn page(self) -> u64 {
         (self.object() >> PAGE_BITS).wrapping_mul(SPREAD)
@@ -64,13 +66,14 @@ impl Key {
         (region ^ within) as usize
     }
 
-    /// Neighbours, which have their bits in one word of a filter. Those of a page follow one another.
+    /// The number of a group of neighbours, whose bits are in one word of a filter. The groups of a
+    /// page have consecutive numbers.
     #[inline]
     pub fn group(self) -> u64 {
         (self.page() >> 36) + (self.object() >> 8 & 0xf)
     }
 
-    /// Where in a shard it should be: neighbours follow one another.
+    /// Where in a shard the entry should be. Neighbours have consecutive positions.
     #[inline]
     fn position(self) -> u64 {
         self.group() << 4 | self.object() >> 4 & 0xf
@@ -81,7 +84,7 @@ impl Key {
         (self.object() >> 3).wrapping_mul(SPREAD)
     }
 
-    /// Two bits of a word of a filter.
+    /// The key's two bits in a word of a filter.
     #[inline]
     pub fn bits(self) -> u64 {
         let choice = self.mixed() >> 40;
@@ -90,8 +93,9 @@ impl Key {
 }
 
 impl Hash for Key {
-    /// dashmap's tables take the bucket from the low bits, and their control byte from the seven highest ones. The bit
-    /// below these chooses one of the two shards.
+    /// The hash has the position in its low bits, from which dashmap's tables take the bucket. Its
+    /// seven highest bits are mixed, and become the control byte. The bit below them chooses the
+    /// shard.
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         const HIGH: u64 = 0xff << 56;
@@ -134,14 +138,14 @@ impl Filters {
         Self(std::array::from_fn(|_| Filter::new()))
     }
 
-    /// Whether an object may be in the index; `false` is certain. Takes no lock.
+    /// Whether an object may be in the index. A `false` is certain. It takes no lock.
     #[inline]
     pub fn may_contain(&self, object: usize) -> bool {
         let key = Key::of(object);
         self.0[key.part()].may_contain(key)
     }
 
-    /// For an index that is empty, and that nobody uses.
+    /// Clears all filters. The index is empty, and no thread uses it.
     pub fn clear(&self) {
         self.0.iter().for_each(Filter::clear);
     }
@@ -159,7 +163,8 @@ impl Index {
         }
     }
 
-    /// The slot of an object that mostly is not there.
+    /// The slot of an object. This is for objects that are mostly not in the index: it asks the
+    /// filter first.
     #[inline]
     pub fn get(&self, object: usize) -> Option<Slot> {
         if !self.filters.may_contain(object) {
@@ -168,15 +173,17 @@ impl Index {
         self.look_up(object)
     }
 
-    /// The slot of an object that mostly is there.
+    /// The slot of an object. This is for objects that mostly are in the index: it does not ask the
+    /// filter.
     #[inline(always)]
     pub fn look_up(&self, object: usize) -> Option<Slot> {
         let key = Key::of(object);
         self.parts[key.part()].get(&key).map(|slot| *slot)
     }
 
-    /// Puts an object in, or gives the slot that it has already. Before anybody can find the slot, `prepare` makes it
-    /// stand for the object; it takes no lock.
+    /// Puts an object in. If it is there already, the error is the slot that it has. `prepare`
+    /// makes the new slot stand for the object, before any thread can find it there. `prepare`
+    /// takes no lock.
     #[inline]
     pub fn insert(&self, object: usize, slot: Slot, prepare: impl FnOnce()) -> Result<(), Slot> {
         let key = Key::of(object);
@@ -192,7 +199,7 @@ impl Index {
         Ok(())
     }
 
-    /// Takes an object out, if it is at that slot.
+    /// Takes an object out if the index has that slot for it.
     #[inline]
     pub fn remove(&self, object: usize, slot: Slot) {
         let key = Key::of(object);
@@ -209,7 +216,7 @@ impl Index {
         self.parts[part].iter().map(|entry| *entry.key())
     }
 
-    /// Gives the memory back of what has become small.
+    /// Gives memory back that the maps no longer need.
     pub fn shrink(&self) {
         self.parts.iter().for_each(|part| part.shrink_to_fit());
     }
@@ -250,8 +257,8 @@ mod tests {
         Index::new(Box::leak(Box::new(Filters::new())))
     }
 
-    /// What is in the index is always found, whatever comes and goes around it, and few strangers get past
-    /// the filter.
+    /// What is in the index is always found, whatever comes and goes around it. The filter answers
+    /// for nearly all other objects.
     #[test]
     fn the_filter_never_hides_an_entry() {
         let index = index();
@@ -261,7 +268,7 @@ mod tests {
             bits ^= bits << 13;
             bits ^= bits >> 7;
             bits ^= bits << 17;
-            // First mostly growth, then mostly shrinking.
+            // The index mostly grows at first, and mostly shrinks later.
             let grows = (bits >> 40) % 4 != if round < 200_000 { 0 } else { 1 };
             let object = at(bits as usize % 60_000);
             if grows || round < 200_000 && bits.is_multiple_of(3) {
@@ -289,7 +296,7 @@ mod tests {
         );
     }
 
-    /// Threads that insert while others' insertions renew the filter.
+    /// Threads insert while the insertions of others renew the filter.
     #[test]
     fn the_filter_hides_nothing_while_it_is_renewed() {
         let index = &index();

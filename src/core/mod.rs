@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//! The tracker itself. Addresses are plain numbers here; nothing in this folder follows one, and nothing
-//! knows of C or MLIR.
+//! The tracker itself. Addresses of objects are plain numbers here, and no code follows one.
+//! Nothing in this folder knows of C or MLIR.
 //!
-//! From the bottom up: [`sync`], [`storage`] (zeroed memory), [`table`] (slots), [`death_log`], [`filter`] and [`index`], [`observers`], [`state`]
-//! (what one tracker keeps), [`forest`] (the trees), [`registry`] (handles), [`tracker`] (what callers see), [`report`].
+//! From the bottom up: [`sync`] (locks), [`storage`] (zeroed memory), [`table`] (slots),
+//! [`death_log`], [`filter`] and [`index`], [`observers`], [`state`] (what one tracker keeps),
+//! [`forest`] (the trees), [`registry`] (handles), [`tracker`] (what callers see), [`report`].
 
 pub mod death_log;
 mod filter;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//! Telling a tracker's observer of ends (R15).
+//! Tells a tracker's observer of ends (R15).
 //!
-//! Observers run with no lock held and outside of the fork lock: they may take long, and may call the tracker. Whoever
-//! takes an observer back waits for its calls that still run. A call made from inside of an observer does not wait: two
-//! of them might wait for one another.
+//! Observers run with no lock held and outside of the fork lock. They may take long, and may call
+//! the tracker. Whoever takes an observer back waits for its calls that still run. A thread that is
+//! inside an observer does not wait: two such threads could wait for each other.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -12,20 +12,21 @@ use super::state::TrackerState;
 use super::sync::{AtomicBool, Backoff, Lock, Ordering, fork_lock, lock, thread_static};
 use crate::End;
 
-/// Is told of ends; see [`Tracker::set_observer`](crate::Tracker::set_observer).
+/// A function that is told of ends; see [`Tracker::set_observer`](crate::Tracker::set_observer). It
+/// may run on any thread, and on several at once.
 pub type Observer = Arc<dyn Fn(&[End]) + Send + Sync>;
 
 /// The observer of a tracker, and the calls of it that run.
 pub struct Observers {
-    /// Whether there is an observer; read by each hook.
+    /// Whether there is an observer. Each hook reads it.
     is_set: AtomicBool,
     shared: Arc<Lock<Shared>>,
 }
 
-/// Locked inside of the fork lock only.
+/// It is locked under a read guard of the fork lock only.
 struct Shared {
     observer: Option<Observer>,
-    /// Counts the observers that were set.
+    /// Counts the replacements of the observer.
     serial: u64,
     running: Vec<Call>,
 }
@@ -46,7 +47,7 @@ fn this_thread() -> usize {
     DEPTH.with(|depth| depth as *const Cell<u32> as usize)
 }
 
-/// Ends that are to be told, collected while locks are held.
+/// Ends that the observer is to be told of. A call collects them while it holds locks.
 pub struct PendingEnds {
     is_wanted: bool,
     ends: Vec<End>,
@@ -61,13 +62,13 @@ impl PendingEnds {
         }
     }
 
-    /// Where to put ends, if anybody wants to hear of them.
+    /// Where to put ends, if the tracker has an observer.
     #[inline]
     pub fn list(&mut self) -> Option<&mut Vec<End>> {
         self.is_wanted.then_some(&mut self.ends)
     }
 
-    /// Leaves the fork lock, and tells the observer.
+    /// Tells the observer, outside of the fork lock: `guard` is given up first.
     #[inline]
     pub fn tell(self, state: &TrackerState, guard: fork_lock::ReadGuard<'static>) {
         if self.is_wanted && !self.ends.is_empty() {
@@ -103,9 +104,9 @@ impl Observers {
             shared.running.push(call);
             (observer, call)
         };
-        // From here on the tracker may be destroyed.
+        // From here on another thread may destroy the tracker.
         drop(guard);
-        /// Also if the observer panics.
+        /// Takes the call out of the list when dropped, also if the observer panics.
         struct Done<'a>(&'a Lock<Shared>, Call);
         impl Drop for Done<'_> {
             fn drop(&mut self) {
@@ -121,12 +122,13 @@ impl Observers {
         DEPTH.with(|depth| depth.set(depth.get() + 1));
         let done = Done(&shared, call);
         observer(ends);
-        // The observer's own destructor may run here, if it was taken back meanwhile: before it is said to be done.
+        // If the observer was taken back meanwhile, its destructor runs here. That is still a part
+        // of the call.
         drop(observer);
         drop(done);
     }
 
-    /// Replaces the observer. What is given back is for [`Replaced::finish`].
+    /// Replaces the observer. The caller finishes with [`Replaced::finish`].
     pub fn replace(&self, observer: Option<Observer>) -> Replaced {
         let mut shared = self.shared.lock();
         self.is_set.store(observer.is_some(), Ordering::Release);
@@ -138,14 +140,15 @@ impl Observers {
         }
     }
 
-    /// In the child of a fork: the calls of the parent's other threads are not the child's.
+    /// Called in the child of a fork, which has none of the parent's other threads: forgets their
+    /// calls.
     pub fn forget_other_threads(&self) {
         let me = this_thread();
         self.shared.lock().running.retain(|call| call.thread == me);
     }
 }
 
-/// An observer that nobody is told to call any more.
+/// An observer that no new call will use.
 #[must_use]
 pub struct Replaced {
     serial: u64,
@@ -154,9 +157,9 @@ pub struct Replaced {
 }
 
 impl Replaced {
-    /// Waits until no call of the observer, or of an earlier one, runs on another thread. Does not wait if this thread is
-    /// inside of an observer. Called outside of the fork lock, since it may take long and the observer's destructor is
-    /// foreign.
+    /// Waits until no call of this observer, or of an earlier one, runs. It does not wait if this
+    /// thread is inside an observer. The caller is outside of the fork lock, since the wait may be
+    /// long and the observer's destructor is foreign code.
     pub fn finish(self) {
         if DEPTH.with(Cell::get) == 0 {
             let mut backoff = Backoff::new();

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //! Handles of trackers, and what is behind them.
 //!
-//! A handle's low byte says which [`Place`] it has. A place serves one tracker after the other, and knows the handle of
-//! the one that it serves now. What is behind a handle, a [`TrackerState`], is made with the tracker and freed with it.
+//! The low byte of a handle is the number of its [`Place`]. A place serves one tracker after the
+//! other, and stores the handle of the current one. The [`TrackerState`] behind a handle is made
+//! with the tracker and freed with it.
 //!
-//! A call enters the fork lock, looks at the handle, and has the state until it leaves the fork lock. Whoever destroys a
-//! tracker takes the handle away, then waits until no thread is inside of the fork lock. So no call on an old handle ever
-//! meets what comes after it.
+//! A call takes a read guard of the fork lock, compares the handle, and may use the state as long
+//! as it has the guard. Whoever destroys a tracker takes the handle away, and then waits until no
+//! thread has a guard. So no call on an old handle ever meets a later tracker.
 
 use std::ptr;
 
@@ -22,16 +23,17 @@ use crate::Error;
 /// How many trackers there can be at once.
 const MAX_TRACKERS: usize = 256;
 
-/// How many nodes of a tracker that is being destroyed end under one lock.
+/// How many nodes of a tracker or scope that is being cleared end under one lock.
 pub const PIECE: usize = 1024;
 
-/// Where handles lead. Never freed.
+/// What a handle leads to. Places are never freed.
 pub struct Place {
-    /// The handle of the tracker that it serves, or [`Place::nobody`].
+    /// The handle of the current tracker, or [`Place::nobody`].
     id: AtomicU64,
     glance: Glance,
     filters: Filters,
-    /// Valid while there is a handle, for calls inside of the fork lock.
+    /// Null without a tracker. A call that saw the handle may use it as long as it has a read
+    /// guard.
     state: AtomicPtr<TrackerState>,
 }
 
@@ -45,7 +47,7 @@ process_static! {
     static NEXT_SERIAL: Lock<u64> = lock::new(1);
 }
 
-/// A tracker's state, for a call inside of the fork lock.
+/// A tracker's state, with the read guard that keeps it from being freed.
 pub struct Open {
     pub guard: fork_lock::ReadGuard<'static>,
     state: *const TrackerState,
@@ -54,14 +56,15 @@ pub struct Open {
 impl Open {
     #[inline]
     pub fn state(&self) -> &TrackerState {
-        // SAFETY: the state is freed only when no thread that has seen it is inside of the fork lock.
+        // SAFETY: `destroy` frees the state only when no thread that found it has a read guard.
+        // This call has one.
         unsafe { &*self.state }
     }
 
-    /// Tells the observer of ends, when the locks are free.
+    /// Tells the observer of ends. The caller holds no lock.
     #[inline]
     pub fn tell(self, ends: PendingEnds) {
-        // SAFETY: as in `state`. `tell` uses it only before it lets go of the guard.
+        // SAFETY: as in `state`. `tell` uses the state only before it gives the guard up.
         ends.tell(unsafe { &*self.state }, self.guard);
     }
 }
@@ -74,7 +77,7 @@ fn place_of(id: u64) -> Option<&'static Place> {
     (place.id.load(Ordering::Acquire) == id).then_some(place)
 }
 
-/// The state of the tracker with that handle.
+/// Enters the fork lock, and gives the state of the tracker with that handle.
 #[inline]
 pub fn open(id: u64) -> Result<Open, Error> {
     let guard = fork_lock::read();
@@ -83,15 +86,15 @@ pub fn open(id: u64) -> Result<Open, Error> {
     Ok(Open { guard, state })
 }
 
-/// Whether the tracker certainly has nothing at an address. Takes no lock: nearly all reports of destructions are of
-/// such addresses.
+/// Whether the tracker certainly does not know an address. It takes no lock, since nearly all
+/// reports of destructions are of such addresses.
 #[inline]
 pub fn lacks(id: u64, object: usize) -> Result<bool, Error> {
     let place = place_of(id).ok_or(Error::NO_TRACKER)?;
     Ok(place.glance.busy.load(Ordering::Acquire) == 0 || !place.filters.may_contain(object))
 }
 
-/// Whether an exact source is active. Takes no lock.
+/// Whether an exact source is active. It takes no lock.
 #[inline]
 pub fn is_exact(id: u64) -> bool {
     place_of(id).is_some_and(|place| place.glance.is_exact())
@@ -128,7 +131,7 @@ pub fn create(name: &str) -> Result<u64, Error> {
     ))
 }
 
-/// Ends everything in a tracker, and the tracker.
+/// Ends everything in a tracker, and the tracker. The caller holds no guard of the fork lock.
 pub fn destroy(id: u64) -> Result<(), Error> {
     let (place, state) = {
         let _nobody_else = fork_lock::exclusive();
@@ -136,10 +139,10 @@ pub fn destroy(id: u64) -> Result<(), Error> {
         place
             .id
             .store(Place::nobody(id as usize), Ordering::Release);
-        // No call on the handle is under way, and none finds the state any more, except by a node.
+        // No call on the handle is under way. From here on calls find the state by a node only.
         (place, place.state.load(Ordering::Acquire))
     };
-    // SAFETY: this call alone frees the state, below.
+    // SAFETY: only this call frees the state, at its end.
     let state_ref = unsafe { &*state };
     let mut open = Open {
         guard: fork_lock::read(),
@@ -153,7 +156,7 @@ pub fn destroy(id: u64) -> Result<(), Error> {
             if is_done {
                 break;
             }
-            // A fork that waits need not wait for all of it.
+            // Lets a fork go on that waits.
             drop(open);
             open = Open {
                 guard: fork_lock::read(),
@@ -166,7 +169,7 @@ pub fn destroy(id: u64) -> Result<(), Error> {
     place.glance.exact_sources.store(0, Ordering::Release);
     place.filters.clear();
     open.tell(ends);
-    // Calls that have met a node of the tracker are over after this, or are telling the observer.
+    // After this, calls that found the state by a node are over, or are telling the observer.
     drop(fork_lock::exclusive());
     let observer = {
         let _guard = fork_lock::read();
@@ -174,12 +177,12 @@ pub fn destroy(id: u64) -> Result<(), Error> {
     };
     observer.finish();
     place.state.store(ptr::null_mut(), Ordering::Release);
-    // SAFETY: made by `create`. Nobody else can find it or has it any more.
+    // SAFETY: `create` made it with `Box`. No other thread can find it or still has it.
     drop(unsafe { Box::from_raw(state) });
     Ok(())
 }
 
-/// Ends some of what a tracker has in a stripe. Whether nothing is left.
+/// Ends some of what a tracker has in a stripe. True if nothing was left.
 fn clear_some(state: &TrackerState, number: u8, ending: &mut Ending) -> bool {
     let mut stripe = forest::stripe(number);
     let Some(scope) = stripe.first_scope(state) else {
@@ -191,7 +194,7 @@ fn clear_some(state: &TrackerState, number: u8, ending: &mut Ending) -> bool {
     false
 }
 
-/// Sets a tracker's observer.
+/// Sets a tracker's observer, and waits for calls of the old one.
 pub fn set_observer(id: u64, observer: Option<Observer>) -> Result<(), Error> {
     let replaced: Replaced = {
         let open = open(id)?;
@@ -201,13 +204,13 @@ pub fn set_observer(id: u64, observer: Option<Observer>) -> Result<(), Error> {
     Ok(())
 }
 
-/// In the child of a fork.
+/// Called in the child of a fork: forgets the parent's calls of observers.
 fn forget_other_threads() {
     for place in PLACES.iter() {
         // SAFETY: entries are null or point to a `Place` that was leaked for good.
         let place = unsafe { place.load(Ordering::Acquire).as_ref() };
-        // SAFETY: this thread is alone, and inside of the fork lock. Whoever was about to free the state had not yet
-        // taken it out.
+        // SAFETY: this is the only thread, and it holds the fork lock. A thread of the parent that
+        // was about to free the state had set this to null first.
         let state = place.and_then(|place| unsafe { place.state.load(Ordering::Acquire).as_ref() });
         if let Some(state) = state {
             state.observers.forget_other_threads();
@@ -216,7 +219,8 @@ fn forget_other_threads() {
 }
 
 impl Place {
-    /// A number that is no tracker's and does not lead to this place, so that asking for it finds nobody.
+    /// A handle of no tracker. Its low byte is another place's number, so asking for it finds
+    /// nothing.
     fn nobody(position: usize) -> u64 {
         ((position % MAX_TRACKERS) ^ 1) as u64
     }
@@ -231,7 +235,7 @@ impl Place {
     }
 }
 
-/// Holds the lock under which trackers are made.
+/// Takes the lock under which trackers are made.
 #[cfg(test)]
 pub fn hold_registry() -> impl Sized {
     NEXT_SERIAL.lock()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//! What a tracker holds, written out for people (text), programs (JSON) and pictures (Graphviz DOT).
+//! Reports of what a tracker knows: for people (text), for programs (JSON) and for pictures
+//! (Graphviz DOT).
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Write};
@@ -14,26 +15,33 @@ use crate::Error;
 /// How a report is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
-    /// One line an object, indented by depth.
+    /// One line for each object, indented by depth.
     Text,
-    /// One object: `tracker`, `tracked`, `anchors` and `nodes`. Addresses and epochs are strings of hexadecimal
-    /// digits, since JSON's numbers do not hold 64 bits.
+    /// One JSON object with `tracker`, `tracked`, `anchors` (the number of placeholders) and
+    /// `nodes`. Addresses and epochs are strings of hexadecimal digits, since JSON's numbers do not
+    /// hold 64 bits.
     Json,
-    /// A Graphviz digraph; anchors are dashed.
+    /// A Graphviz digraph. Placeholders are dashed.
     Dot,
 }
 
-/// A node of the tree that is written.
+/// One node of the report.
 struct Line {
-    /// Position of the parent in the list of lines.
+    /// The position of the parent in the list of lines.
     parent: Option<usize>,
     depth: usize,
     entry: Entry,
 }
 
 impl Tracker {
-    /// Writes what the tracker holds. It is read piece by piece: what other threads change meanwhile may be in the
-    /// report as it was before or after, or without its parent.
+    /// Writes what the tracker knows. The tracker is read piece by piece. What other threads change
+    /// meanwhile appears as it was before or after, or without its parent.
+    ///
+    /// Any thread may call it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoTracker`](crate::ErrorKind::NoTracker), or
+    /// [`ErrorKind::Internal`](crate::ErrorKind::Internal) if `out` fails.
     pub fn report(self, format: Format, out: &mut dyn Write) -> Result<(), Error> {
         let name = self.name()?;
         let lines = lines(self.entries()?);
@@ -46,7 +54,7 @@ impl Tracker {
     }
 }
 
-/// Brings nodes into the order of the tree, parents before their children, and leaves out what is gone.
+/// Brings nodes into the order of the tree, parents before their children. Gone nodes are left out.
 fn lines(entries: Vec<Entry>) -> Vec<Line> {
     let parents: HashMap<Slot, Slot> = entries
         .iter()
@@ -57,7 +65,8 @@ fn lines(entries: Vec<Entry>) -> Vec<Line> {
         .filter(|entry| entry.state == State::Gone)
         .map(|entry| entry.slot)
         .collect();
-    // The nearest parent that is not gone. What was read at different times may lead in a circle.
+    // The nearest ancestor that is not gone. Links that were read at different times may form a
+    // circle, so the number of steps is bounded.
     let parent_of = |entry: &Entry| {
         let mut parent = entry.parent;
         for _ in 0..is_gone.len() {
@@ -78,7 +87,7 @@ fn lines(entries: Vec<Entry>) -> Vec<Line> {
         }
     }
     let mut lines: Vec<Line> = Vec::new();
-    // Without a root there may still be a circle, which starts anywhere then.
+    // What is left without a root is a circle. It is written from an arbitrary start.
     while let Some(first) = children
         .get(&None)
         .map(|_| None)
@@ -107,7 +116,7 @@ fn tracked(lines: &[Line]) -> usize {
 }
 
 fn text(name: &str, lines: &[Line], out: &mut dyn Write) -> fmt::Result {
-    /// What is deeper has its depth written down instead, so that a line does not grow with it.
+    /// A deeper line shows its depth as a number, so that its length does not grow with it.
     const DEEPEST_INDENT: usize = 30;
     let tracked = tracked(lines);
     let anchors = lines.len() - tracked;

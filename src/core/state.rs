@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//! What a tracker keeps below the forest that uses it: the index, the figures, the observer.
+//! What one tracker keeps: its index, its figures, its observer.
 
 use super::forest::STRIPES;
 use super::index::{Filters, Index};
@@ -7,8 +7,8 @@ use super::observers::Observers;
 use super::sync::{AtomicU32, AtomicU64, CachePadded, Ordering};
 use crate::{Cause, KIND_COUNT, Stats};
 
-/// What is behind a tracker's handle, as long as the tracker lives. Owned by [`super::registry`], which frees it when
-/// no call can use it any more.
+/// The state behind a tracker's handle. [`super::registry`] owns it, and frees it when no call can
+/// use it any more.
 pub struct TrackerState {
     /// The handle.
     pub id: u64,
@@ -19,25 +19,27 @@ pub struct TrackerState {
     glance: &'static Glance,
 }
 
-/// What is read of a tracker without entering the fork lock; it outlives the tracker, as its filters do.
+/// What calls read of a tracker without entering the fork lock. It is in the tracker's place, and
+/// outlives the tracker as its filters do.
 #[derive(Default)]
 pub struct Glance {
-    /// Bit n: the tracker may have nodes in stripe n.
+    /// Bit n is set while the tracker may have nodes in stripe n.
     pub busy: AtomicU32,
     /// How many exact sources are active.
     pub exact_sources: AtomicU32,
 }
 
-/// A tracker's figures of one stripe. Written under the stripe's lock, read without it.
+/// A tracker's figures of one stripe. They are written under the stripe's lock, and read without
+/// it.
 #[derive(Default)]
 pub struct StripeCounters {
-    /// Placeholders and tracked nodes.
+    /// How many nodes are placeholders or tracked.
     known: AtomicU32,
     tracked: [AtomicU32; KIND_COUNT],
     ended: AtomicU64,
     released: AtomicU64,
     missed_ends: AtomicU64,
-    /// The first of the tracker's scopes in the stripe, as a number plus 1.
+    /// The first of the tracker's scopes in the stripe, as a number plus 1. 0 is none.
     pub first_scope: AtomicU32,
 }
 
@@ -85,7 +87,7 @@ impl TrackerState {
         self.glance.exact_sources.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether there was one.
+    /// Ends one exact source. False if there was none.
     pub fn exact_end(&self) -> bool {
         let less = |active: u32| active.checked_sub(1);
         let sources = &self.glance.exact_sources;
@@ -99,7 +101,8 @@ impl TrackerState {
     #[inline]
     pub fn add_node(&self, stripe: u8) {
         step(&self.counters(stripe).known, 1);
-        // Looked at first: hooks of all threads read this line, so it must not be written without need.
+        // Reads first, since hooks of all threads read this line: a needless write would slow them
+        // all.
         if self.glance.busy.load(Ordering::Relaxed) & 1 << stripe == 0 {
             self.glance.busy.fetch_or(1 << stripe, Ordering::Release);
         }
@@ -110,8 +113,9 @@ impl TrackerState {
         step(&self.counters(stripe).known, -1);
     }
 
-    /// Takes the stripe's bit back if there are no nodes in it. Not done by every removal, since objects that come
-    /// and go one at a time would then have all threads fight over the bits.
+    /// Clears the stripe's bit if the tracker has no known objects there. The caller holds the
+    /// stripe's lock, or is destroying the tracker. Removals do not do this, or threads whose
+    /// objects come and go one at a time would contend for the bits.
     pub fn settle(&self, stripe: u8) {
         if self.counters(stripe).known.load(Ordering::Relaxed) == 0 {
             self.glance
@@ -120,7 +124,7 @@ impl TrackerState {
         }
     }
 
-    /// Whether the tracker may have anything at all.
+    /// Whether the tracker may know any object.
     pub fn is_busy(&self) -> bool {
         self.glance.busy.load(Ordering::Acquire) != 0
     }
@@ -143,7 +147,7 @@ impl TrackerState {
         }
     }
 
-    /// How many incarnations are live, of a kind or of all.
+    /// How many incarnations are live, of one kind or of all.
     pub fn count(&self, kind: Option<u8>) -> usize {
         let of_stripe = |counters: &CachePadded<StripeCounters>| -> usize {
             let tracked = &counters.0.tracked;

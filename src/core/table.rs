@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//! The slot table: one for the process, never freed and never moved, so that any ref can be asked about for ever.
+//! The slot table. The process has one. It is never freed or moved, so that any ref can be asked
+//! about for ever.
 //!
-//! A slot holds one node at a time. Its *hot* half, 16 bytes, is what a check reads: the object's address and the
-//! epoch. Its *cold* half, 32 bytes, holds the node's state and its place in the tree. Only the holder of the lock of
-//! the slot's stripe changes either half.
+//! A slot holds one node at a time. A check reads its *hot* half: the object's address and the
+//! epoch. The *cold* half holds the node's state, its user pointer and its links. Only the holder
+//! of the lock of the slot's stripe changes either half.
 //!
 //! # Epochs
 //!
-//! An epoch is `generation << 32 | slot`. A slot's generation grows with every incarnation. A slot whose generations
-//! are used up is retired, so no epoch is ever given out twice (R2). A dead slot's stored epoch has bit 0 flipped
-//! ([`ENDED`]), so it encodes the neighbour's number. A ref with that epoch is looked up in the neighbour, where it
-//! never matches.
+//! An epoch is `generation << 32 | slot`. A slot's generation grows with every incarnation. A slot
+//! whose generations are used up is retired, so no epoch is ever given out twice (R2). A dead
+//! slot's stored epoch has bit 0 flipped ([`ENDED`]), so it encodes the neighbour's number. A ref
+//! with that epoch is looked up in the neighbour, where it never matches.
 //!
 //! # Memory
 //!
-//! The table is two arrays, of the hot and of the cold halves. Their addresses are reserved when the first slot is
-//! asked for. Memory is added as slots are given out. Masking the slot number makes every 64-bit value readable. A
-//! forged epoch still fails, because the stored epoch contains the slot's unmasked number.
+//! The table is two arrays, of the hot and of the cold halves. Their addresses are reserved when
+//! the first slot is asked for. Memory is added as slots are given out. Masking the slot number
+//! makes every 64-bit value readable. A forged epoch still fails, because the stored epoch contains
+//! the slot's unmasked number.
 //!
 //! # Spare slots
 //!
-//! Stripes take free slots from the table in batches and give surplus batches back ([`take_batch`], [`give_batch`]):
-//! what one scope has freed is there for every other. A slot's stripe changes only while it is in a batch.
+//! Stripes take free slots from the table in batches, and give surplus batches back
+//! ([`take_batch`], [`give_batch`]). So slots that one scope has freed serve every other. A slot's
+//! stripe changes only while it is in a batch.
 
 #[cfg(all(test, loom))]
 mod loom_models;
@@ -33,7 +36,7 @@ use super::sync::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering, lock, process_static,
 };
 
-/// A slot's number; 0 stands for "none".
+/// A slot's number. 0 is no slot's.
 pub type Slot = u32;
 
 pub const NONE: Slot = 0;
@@ -44,12 +47,13 @@ const ENDED: u64 = 1;
 pub use super::storage::BATCH;
 use super::storage::{FIRST_LEN, RESERVED};
 
-/// The last generation of a slot, and for tests the one before the first.
+/// The last generation of a slot.
 #[cfg(not(any(test, lot_small)))]
 const LAST_GENERATION: u32 = u32::MAX;
+/// The generation before the first of a fresh slot, in tests.
 #[cfg(any(test, lot_small))]
 const BEFORE_FIRST_IN_TESTS: u32 = 1 << 30;
-/// Few enough that a test can use a slot up.
+/// The generations are few, so that a test can use a slot up.
 #[cfg(lot_small)]
 const LAST_GENERATION: u32 = BEFORE_FIRST_IN_TESTS + 4;
 #[cfg(all(test, not(lot_small)))]
@@ -62,7 +66,8 @@ pub struct Hot {
     epoch: AtomicU64,
 }
 
-/// The rest of a slot. The stripe's lock orders the plain (relaxed) accesses to the links.
+/// The rest of a slot. The links are read and written under the stripe's lock, so relaxed accesses
+/// suffice.
 #[repr(C)]
 pub struct Cold {
     pub parent: AtomicU32,
@@ -70,9 +75,9 @@ pub struct Cold {
     pub next: AtomicU32,
     pub previous: AtomicU32,
     user: AtomicUsize,
-    /// Packed: see [`Meta`].
+    /// The node's [`Meta`], packed.
     meta: AtomicU32,
-    /// Where this slot's latest death is on record; see [`super::death_log`].
+    /// The position of this slot's latest death in [`super::death_log`].
     pub last_death: AtomicU32,
 }
 
@@ -90,19 +95,20 @@ zeroed!(Cold {
     last_death
 });
 
-/// What a node is. Changed by [`Node::set_state`], [`Node::start`] and [`Node::end`] alone.
+/// The state of a slot. Only [`Node::occupy`], [`Node::start`], [`Node::end`] and
+/// [`Node::set_state`] change it; new batches of slots begin as [`State::Free`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// The slot has no node. It is in a stripe's list of free slots, or in a batch.
+    /// The slot has no node. It is in a stripe's list of free slots, in a reserve, or in a batch.
     Free = 0,
-    /// An untracked object that has something tracked below it. It is in the index.
+    /// An untracked object with something tracked below it. It is in the index.
     Placeholder = 1,
     /// A live incarnation. It is in the index.
     Tracked = 2,
-    /// What an object leaves behind that ended alone, while more than one thing is below it. It is not in the index,
-    /// and has no address: whoever looks for its children's parent passes through it.
+    /// An object that ended alone while two or more nodes were below it. It is not in the index and
+    /// has no address. Its children's ancestors are found through it.
     Gone = 3,
-    /// The slot's generations are used up; it never has a node again.
+    /// The slot's generations are used up. It never has a node again.
     Retired = 4,
 }
 
@@ -122,7 +128,7 @@ impl Meta {
         Self(packed | (state as u32) << STRIPE_BITS | stripe as u32)
     }
 
-    /// Position in the stripe's list of scopes.
+    /// The position of the node's scope in the stripe's list of scopes.
     pub const fn scope(self) -> u32 {
         self.0 >> Self::SCOPE
     }
@@ -141,12 +147,13 @@ impl Meta {
         (self.0 >> STRIPE_BITS & 7).wrapping_sub(FIRST) <= State::Tracked as u32 - FIRST
     }
 
-    /// Whose lock guards the slot.
+    /// The stripe whose lock guards the slot.
     pub const fn stripe(self) -> u8 {
         (self.0 & 0x1f) as u8
     }
 
-    /// Whether this is of a node of that scope. Nodes of other stripes are not ours to read, except for this.
+    /// Whether the node is in that scope. A thread may ask this of a node whose stripe it has not
+    /// locked.
     pub const fn is_in(self, stripe: u8, scope: u32) -> bool {
         const SMALL: u32 = 0xff << STRIPE_BITS & 0xfff;
         self.0 & !SMALL == scope << Self::SCOPE | stripe as u32
@@ -157,12 +164,12 @@ impl Meta {
     }
 }
 
-/// All that a check reads besides the slot. `lot/lot.hpp` knows it as `lot_live_table`, and does inline what
-/// [`is_live`] does.
+/// What a check reads besides the slot. `lot/lot.hpp` knows it as `lot_live_table_1`, and does
+/// inline what [`is_live`] does.
 #[repr(C)]
 struct Table {
     hot: AtomicPtr<Hot>,
-    /// The number of slots that have memory, less one. Stored after `hot`.
+    /// The number of slots that have memory, less one. It is stored after `hot`.
     mask: AtomicU32,
 }
 
@@ -217,7 +224,7 @@ pub const fn generation_of(epoch: u64) -> u32 {
     (epoch >> 32) as u32
 }
 
-/// A slot that was given out, with both its halves at hand.
+/// A slot that was given out, with references to both its halves.
 #[derive(Clone, Copy)]
 pub struct Node {
     pub slot: Slot,
@@ -226,31 +233,33 @@ pub struct Node {
 }
 
 impl Node {
-    /// The slot, if the table has it.
+    /// The slot with that number, if the table has memory for it.
     #[inline]
     pub fn find(slot: Slot) -> Option<Node> {
         let mask = TABLE.mask.load(Ordering::Acquire);
         let exists = slot <= mask && slot != NONE && mask != MASK_WITHOUT_MEMORY;
-        // SAFETY: it exists.
+        // SAFETY: the slot is not above the mask, so the table has memory for it.
         exists.then(|| unsafe { Self::existing(slot) })
     }
 
-    /// The slot, which must have been given out.
+    /// The slot with that number, which was given out.
     #[inline]
     pub fn at(slot: Slot) -> Node {
         debug_assert!(Self::find(slot).is_some());
-        // SAFETY: slots come from `take_batch` and nowhere else.
+        // SAFETY: every slot number comes from `take_batch`, by way of links, the index or
+        // `FRESH_END`. So the table has it.
         unsafe { Self::existing(slot) }
     }
 
     /// # Safety
-    /// The table has the slot, and this thread knows that from one that has seen it.
+    /// The table has memory for the slot. This thread has seen that, or has the number from a
+    /// thread that has.
     #[inline]
     unsafe fn existing(slot: Slot) -> Node {
         let hot = TABLE.hot.load(Ordering::Relaxed);
         let cold = COLD.load(Ordering::Relaxed);
-        // SAFETY: the arrays have memory for the slot. It was zeroed, which is a valid `Hot` or `Cold`, is shared
-        // only through atomics, and never freed.
+        // SAFETY: the arrays have memory for the slot, which is never freed. Zeroed memory is a
+        // valid `Hot` or `Cold`. All its fields are atomics.
         unsafe {
             Node {
                 slot,
@@ -275,13 +284,13 @@ impl Node {
         self.cold.meta.store(meta.0, Ordering::Relaxed);
     }
 
-    /// The object's address; of a node that is gone, 0.
+    /// The object's address. It is 0 for a gone node.
     #[inline]
     pub fn object(self) -> usize {
         self.hot.object.load(Ordering::Acquire)
     }
 
-    /// Whether the node stands for the object at that address, now. No node stands for address 0.
+    /// Whether the node stands for the object at that address. No node stands for address 0.
     #[inline]
     pub fn is_at(self, object: usize) -> bool {
         self.object() == object && object != 0
@@ -296,7 +305,8 @@ impl Node {
 
     #[inline]
     pub fn user(self) -> usize {
-        // Acquire, so that whoever sees a later incarnation's pointer also sees that the earlier one has ended.
+        // With acquire, a thread that sees a later incarnation's pointer also sees that the earlier
+        // one has ended.
         self.cold.user.load(Ordering::Acquire)
     }
 
@@ -322,8 +332,8 @@ impl Node {
         self.hot.object.store(object, Ordering::Release);
     }
 
-    /// Makes the node one that is not tracked, which it must not be already. A node that is gone stands for no
-    /// address.
+    /// Sets the state of a node that is not tracked, to one that is not [`State::Tracked`]. A gone
+    /// node loses its address.
     #[inline]
     pub fn set_state(self, state: State) {
         debug_assert!(!self.is(State::Tracked) && state != State::Tracked);
@@ -333,7 +343,8 @@ impl Node {
         }
     }
 
-    /// Starts an incarnation of a placeholder's object and gives its epoch. The slot must not be used up.
+    /// Starts an incarnation of a placeholder's object, and gives its epoch. The slot is not used
+    /// up.
     #[inline]
     pub fn start(self, kind: u8, user: usize) -> u64 {
         debug_assert!(self.is(State::Placeholder) && !self.is_used_up());
@@ -345,7 +356,8 @@ impl Node {
         epoch
     }
 
-    /// Ends a tracked node's incarnation: from here on every check says dead. The node is a placeholder then.
+    /// Ends a tracked node's incarnation. From here on every check says dead, and the node is a
+    /// placeholder.
     #[inline]
     pub fn end(self) {
         debug_assert!(self.is(State::Tracked));
@@ -354,26 +366,26 @@ impl Node {
         self.set_meta(self.meta().with(0, State::Placeholder));
     }
 
-    /// Whether no further incarnation may start in this slot (R2: it is retired, never wrapped).
+    /// Whether the slot has no further generation (R2: it is retired, never wrapped).
     #[inline]
     pub fn is_used_up(self) -> bool {
         generation_of(self.hot.epoch.load(Ordering::Relaxed)) == LAST_GENERATION
     }
 }
 
-/// Whether `(object, epoch)` is live. Any bits may be asked about (R3).
+/// Whether `(object, epoch)` is live. Any bits may be asked about, from any thread (R3).
 #[inline]
 pub fn is_live(object: usize, epoch: u64) -> bool {
     let slot = slot_of(epoch) & TABLE.mask.load(Ordering::Acquire);
-    // SAFETY: there is memory for the slots up to the mask; else as in `Node::existing`. A slot that only the mask has
-    // made one of the table's has another number in its epoch.
+    // SAFETY: the table has memory for all slots up to the mask, and `hot` is stored before the
+    // mask. The memory is never freed, and its fields are atomics.
     let hot = unsafe { &*TABLE.hot.load(Ordering::Acquire).add(slot as usize) };
-    // The object first. A publisher writes "ended", then the new object, then the new epoch, each with
-    // release: whoever sees an object sees no epoch older than the one that was published with it, so
-    // an old epoch can never be taken for live together with a newer object.
+    // The object is read first. A publisher writes "ended", then the new object, then the new
+    // epoch, each with release. Whoever sees an object sees no epoch from before it. So an old
+    // epoch is never taken for live together with a newer object.
     let other_object = hot.object.load(Ordering::Acquire) ^ object;
     let other_epoch = hot.epoch.load(Ordering::Acquire) ^ epoch;
-    // One branch less than two comparisons.
+    // This takes one branch less than two comparisons.
     other_object as u64 | other_epoch == 0
 }
 
@@ -387,7 +399,7 @@ fn generation_before_first() -> u32 {
         static BEFORE: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
         *BEFORE.get_or_init(|| {
             let here = &raw const FRESH_END as u64;
-            // 30 bits, so that three quarters of the generations remain.
+            // It has 30 bits, so that at least three quarters of the generations remain.
             ((here >> 4).wrapping_mul(super::SPREAD) >> 34) as u32
         })
     }
@@ -395,8 +407,8 @@ fn generation_before_first() -> u32 {
 
 // Spare slots ----------------------------------------------------------------------------------------------
 
-/// Gives free slots to a stripe, linked through `next`, and says how many: at most [`BATCH`]. `None` when the table is
-/// full or the system has no memory for more.
+/// Gives a stripe free slots that are linked through `next`: the first, and their number, which is
+/// at most [`BATCH`]. `None` if the table is full or the system has no memory for more.
 #[cold]
 pub fn take_batch(stripe: u8) -> Option<(Slot, u32)> {
     let mut store = STORE.lock();
@@ -415,7 +427,7 @@ pub fn take_batch(stripe: u8) -> Option<(Slot, u32)> {
     Some((first, BATCH))
 }
 
-/// Takes [`BATCH`] free slots that a stripe does not need, linked through `next`.
+/// Takes [`BATCH`] free slots from a stripe, which are linked through `next`.
 #[cold]
 pub fn give_batch(first: Slot) {
     let mut store = STORE.lock();
@@ -424,19 +436,21 @@ pub fn give_batch(first: Slot) {
     store.batches = first;
 }
 
-/// The end of the slots that have been given out so far.
+/// One more than the largest slot that was given out so far.
 pub fn end() -> Slot {
     FRESH_END.load(Ordering::Acquire)
 }
 
-/// What the table has of the system, and what nobody uses of it.
+/// The memory that the table has, and the slots that no stripe has.
 struct Store {
-    /// How many slots there are addresses for, and for how many of these there is memory.
+    /// How many slots there are addresses for.
     reserved: usize,
+    /// How many of these slots have memory.
     len: usize,
-    /// The next slot that was never used; 0 before the table has memory.
+    /// The next slot that was never given out. It is 0 before the table has memory.
     next_fresh: Slot,
-    /// Batches of free slots, linked through `previous` of the first slot of each.
+    /// The first batch of free slots. Batches are linked through `previous` of the first slot of
+    /// each.
     batches: Slot,
 }
 
@@ -445,7 +459,7 @@ impl Store {
         if self.next_fresh as usize == self.len {
             self.grow()?;
         }
-        // Up to the next multiple, so that the slots of a batch share cache lines with no other batch's.
+        // A batch ends at a multiple of its size, so that no two batches share cache lines.
         let first = self.next_fresh.max(1);
         let end = (first / BATCH + 1) * BATCH;
         for slot in first..end {
@@ -492,7 +506,8 @@ impl Store {
                 return None;
             }
         }
-        // SAFETY: the first slot has memory. It is never given out; its epoch names its neighbour.
+        // SAFETY: the first slot has memory. It is never given out, and its epoch names its
+        // neighbour.
         unsafe { &*hot }.epoch.store(ENDED, Ordering::Relaxed);
         COLD.store(cold, Ordering::Relaxed);
         TABLE.hot.store(hot, Ordering::Release);
@@ -558,7 +573,7 @@ mod tests {
         }
     }
 
-    /// Whatever slot an epoch names, the stored epochs before the first registration do not match.
+    /// Before the first registration no stored epoch matches, whatever slot an epoch names.
     #[test]
     fn r03_nothing_is_live_in_an_empty_table() {
         for epoch in [0, 1, 2, 3, u64::MAX, 1 << 32, 1 << 32 | 1] {

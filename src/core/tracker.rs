@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//! Trackers and refs as callers see them: what the hooks, the registration and the questions do, over
+//! Trackers and refs as callers see them: registration, hooks and questions, over
 //! [`super::forest`].
 
 use std::cell::Cell;
@@ -19,11 +19,16 @@ thread_static! {
     static ATTRIBUTION: Cell<Attribution> = Cell::new(Attribution::NONE);
 }
 
-/// A tracker: the registry of live objects of one binding library. This is its handle, a copyable number; the
-/// tracker lives until [`destroy_tracker`](Tracker::destroy_tracker).
+/// A tracker: the registry of live objects of one binding library. This is its handle, a number
+/// that can be copied. The tracker lives until [`destroy_tracker`](Tracker::destroy_tracker).
 ///
-/// Every method may be called from any thread, also inside a destructor of the framework. Methods that are
-/// *hooks* take an unknown address for an ordinary answer.
+/// Any thread may call every method, also inside a destructor of the framework. Every method but
+/// [`is_exact`](Tracker::is_exact) is refused with
+/// [`ErrorKind::NoTracker`](crate::ErrorKind::NoTracker) if the handle is no tracker's. Address 0
+/// is refused with [`ErrorKind::NullArgument`](crate::ErrorKind::NullArgument). A refused call has
+/// changed nothing.
+///
+/// For *hooks* an unknown address is an ordinary answer: they do nothing, and succeed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tracker {
     id: u64,
@@ -33,40 +38,43 @@ impl Tracker {
     // Trackers -----------------------------------------------------------------------------------------
 
     /// Makes a tracker. `name` is for reports.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Limit`](crate::ErrorKind::Limit) if 256 trackers exist.
     pub fn new(name: &str) -> Result<Self, Error> {
         registry::create(name).map(|id| Self { id })
     }
 
-    /// The handle as a number; 0 is no tracker's.
+    /// The handle as a number. 0 is no tracker's.
     pub fn to_raw(self) -> u64 {
         self.id
     }
 
-    /// The handle that [`to_raw`](Self::to_raw) gave. Any number may be tried: methods answer
-    /// [`Error::NO_TRACKER`] for one that is no tracker's.
+    /// The handle with the number that [`to_raw`](Self::to_raw) gave. Any number may be tried:
+    /// methods refuse one that is no tracker's with [`Error::NO_TRACKER`].
     pub fn from_raw(id: u64) -> Self {
         Self { id }
     }
 
-    /// Ends everything in the tracker ([`Cause::ScopeCleared`]) and the tracker itself. Its refs stay safe to
-    /// ask about, and are dead.
+    /// Ends everything in the tracker ([`Cause::ScopeCleared`]), and the tracker. Its refs stay
+    /// safe to ask about, and are dead.
     ///
-    /// The observer is told of these ends, if there is one. When the call has returned, the observer does not run and
-    /// will not run, unless the call was made from inside an observer.
+    /// The observer is told of these ends. When this call has returned, the observer does not run
+    /// and will not run (R15). A call from inside an observer does not wait for that.
     pub fn destroy_tracker(self) -> Result<(), Error> {
         registry::destroy(self.id)
     }
 
-    /// Sets who is told of ends, or `None`. Called on the thread of the hook, after the state has changed and
-    /// with no lock held: it may call the tracker.
+    /// Sets who is told of ends; with `None` nobody is. The observer is called on the thread of the
+    /// hook, after the state has changed and with no lock held. It may call the tracker.
     ///
-    /// When the call has returned, the observer that was there before does not run and will not run, unless the call
-    /// was made from inside an observer. The wait is for calls of it on other threads.
+    /// When this call has returned, the earlier observer does not run and will not run (R15): the
+    /// call waits for other threads. A call from inside an observer does not wait.
     pub fn set_observer(self, observer: Option<Observer>) -> Result<(), Error> {
         registry::set_observer(self.id, observer)
     }
 
-    /// The tracker's figures.
+    /// The tracker's figures. They are exact whenever no hook is running (R14).
     pub fn stats(self) -> Result<Stats, Error> {
         Ok(registry::open(self.id)?.state().stats())
     }
@@ -76,13 +84,17 @@ impl Tracker {
         Ok(registry::open(self.id)?.state().name.clone())
     }
 
-    /// States that a source now reports every destruction (R10). Sources nest.
+    /// States that a source now reports every destruction (R10). Sources nest: each needs its own
+    /// [`exact_end`](Self::exact_end).
     pub fn exact_begin(self) -> Result<(), Error> {
         registry::open(self.id)?.state().exact_begin();
         Ok(())
     }
 
     /// Takes one [`exact_begin`](Self::exact_begin) back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotActive`](crate::ErrorKind::NotActive) if no source is active.
     pub fn exact_end(self) -> Result<(), Error> {
         match registry::open(self.id)?.state().exact_end() {
             true => Ok(()),
@@ -90,24 +102,33 @@ impl Tracker {
         }
     }
 
-    /// Whether an exact source is active. A handle that is no tracker's is not exact.
+    /// Whether an exact source is active. False for a handle that is no tracker's.
     pub fn is_exact(self) -> bool {
         registry::is_exact(self.id)
     }
 
     // Registration -------------------------------------------------------------------------------------
 
-    /// Registers a *new* object: whatever is still live at its address has ended unseen
-    /// ([`Cause::MissedEnd`]), and so has what was below it (R6).
+    /// Registers a *new* object. What is known at its address has ended unseen, and so has what was
+    /// below it ([`Cause::MissedEnd`], R6).
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) for a kind that is not
+    /// below [`KIND_COUNT`], and for ancestors that contain 0, the object, or an address twice.
+    /// [`ErrorKind::Limit`](crate::ErrorKind::Limit) if the slot table is full, too many scopes are
+    /// in use, or there is no memory.
     pub fn create(self, description: &Description) -> Result<Ref, Error> {
         self.register(description, true).map(|(created, _)| created)
     }
 
-    /// Registers an object that *exists*: gives the incarnation that is live there with its user pointer, or
-    /// starts to track it.
+    /// Registers an object that *exists*. If an incarnation is live there, the answer is its ref
+    /// and its user pointer (R16). Otherwise an incarnation starts.
     ///
-    /// What is live there in another scope, or is of another kind, was another object, whose end nobody
-    /// reported.
+    /// What is known there in another scope, or tracked as another kind, was another object. Nobody
+    /// reported its end: it ends now ([`Cause::MissedEnd`]) with what was below it.
+    ///
+    /// # Errors
+    /// As for [`create`](Self::create).
     pub fn track(self, description: &Description) -> Result<(Ref, usize), Error> {
         self.register(description, false)
     }
@@ -135,6 +156,9 @@ impl Tracker {
     }
 
     /// The live incarnation at an address, with its user pointer (R16).
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if nothing is tracked there.
     pub fn find(self, object: usize) -> Result<(Ref, usize), Error> {
         check_object(object)?;
         let open = registry::open(self.id)?;
@@ -148,14 +172,14 @@ impl Tracker {
 
     // Hooks --------------------------------------------------------------------------------------------
 
-    /// Whether the tracker certainly has nothing at an address: then a hook has nothing to do. Nearly all reports
-    /// of destructions are of such addresses.
+    /// Whether the tracker certainly does not know an address. Then a hook has nothing to do.
     #[inline]
     pub(crate) fn lacks(self, object: usize) -> bool {
         registry::lacks(self.id, object).unwrap_or(false)
     }
 
-    /// What every hook that ends something does first: nothing is done for an address that the tracker lacks.
+    /// Ends what a hook reports. It does nothing for an address that the tracker certainly does not
+    /// know.
     #[inline]
     fn end(self, object: usize, report: Report) -> Result<(), Error> {
         check_object(object)?;
@@ -165,7 +189,7 @@ impl Tracker {
         self.end_known(object, report)
     }
 
-    /// The rest of it, for who has asked already whether the tracker [`lacks`](Self::lacks) the object.
+    /// The rest of [`end`](Self::end), for a caller that has asked [`lacks`](Self::lacks) already.
     #[inline]
     pub(crate) fn end_known(self, object: usize, report: Report) -> Result<(), Error> {
         self.change(object, |state, stripe, node, ending| {
@@ -191,7 +215,8 @@ impl Tracker {
         })
     }
 
-    /// Changes the node of an object, if there is one. The observer hears of the ends when all locks are free.
+    /// Changes the node of an object, if there is one. The observer is told of the ends when all
+    /// locks are free.
     #[inline]
     fn change(
         self,
@@ -208,36 +233,43 @@ impl Tracker {
         Ok(())
     }
 
-    /// The framework erases `object` now, with everything below it (R4).
+    /// The framework erases `object` now, with everything below it (R4). A hook.
     ///
-    /// In exact mode `object` alone ends here: what is below it ends as its own destruction is reported
-    /// (R10), since moves that nobody reported may have taken it elsewhere.
+    /// In exact mode `object` alone ends here. What is below it ends by its own report (R10), since
+    /// it may have moved without one.
     pub fn erase(self, object: usize) -> Result<(), Error> {
         self.end(object, Report::Erased)
     }
 
-    /// `object` is destroyed as the parent of what is below it (R4). Like [`erase`](Self::erase), but the
-    /// cause on record is [`Cause::Destroyed`].
+    /// `object` is destroyed as the parent of what is below it (R4). It differs from
+    /// [`erase`](Self::erase) in the cause on record of `object`: [`Cause::Destroyed`]. A hook.
     pub fn parent_destroy(self, object: usize) -> Result<(), Error> {
         self.end(object, Report::DestroyedAsParent)
     }
 
-    /// The memory of exactly `object` goes away now (R7). Costs a load and a branch when the tracker is
-    /// empty.
+    /// The memory of exactly `object` goes away now (R7). What is below it stays below what
+    /// encloses it. The cause on record goes by the thread's [`Attribution`]. A hook, which is
+    /// cheap for an untracked address.
     #[inline]
     pub fn destroy(self, object: usize) -> Result<(), Error> {
         self.destroy_with(object, 0)
     }
 
-    /// As [`destroy`](Self::destroy), together with those objects right below it whose kind is in `kinds` (bit k is
-    /// kind k): the parts that nobody reports one by one, such as a block's arguments.
+    /// Like [`destroy`](Self::destroy), but the parts of `object` end too. Parts are tracked
+    /// objects right below it whose kind is in `kinds`: bit k stands for kind k. Nobody reports
+    /// parts one by one; an example is a block's arguments. A hook.
     #[inline]
     pub fn destroy_with(self, object: usize, kinds: u32) -> Result<(), Error> {
         self.end(object, Report::Destroyed { kinds })
     }
 
-    /// `object` has new ancestors, nearest first and complete up to the outermost, and takes all below it
-    /// along (R8).
+    /// `object` has new ancestors, nearest first and complete up to the outermost. All that is
+    /// below it comes along (R8). A hook.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) for ancestors that contain
+    /// 0, the object, or an address twice. [`ErrorKind::Limit`](crate::ErrorKind::Limit) if there
+    /// is no slot for an ancestor.
     pub fn move_to(self, object: usize, ancestors: &[usize]) -> Result<(), Error> {
         check_object(object)?;
         let open = registry::open(self.id)?;
@@ -261,13 +293,13 @@ impl Tracker {
         placed
     }
 
-    /// `object` has no parent any more (R8).
+    /// `object` has no parent any more (R8). A hook.
     pub fn detach(self, object: usize) -> Result<(), Error> {
         self.move_to(object, &[])
     }
 
-    /// Something that cannot be observed changed the inside of `root`: everything strictly below it ends,
-    /// unless an exact source is active (R9).
+    /// Something that cannot be observed changed the inside of `root`. Everything strictly below it
+    /// ends, unless an exact source is active (R9). A hook.
     pub fn opaque_mutation(self, root: usize) -> Result<(), Error> {
         check_object(root)?;
         self.change(root, |state, stripe, node, ending| {
@@ -278,7 +310,8 @@ impl Tracker {
         })
     }
 
-    /// Ends everything in a scope.
+    /// Ends everything in a scope ([`Cause::ScopeCleared`]). An unknown scope is an ordinary
+    /// answer.
     pub fn clear_scope(self, scope: u64) -> Result<(), Error> {
         let number = forest::stripe_of(self.id, scope);
         let mut open = registry::open(self.id)?;
@@ -295,11 +328,11 @@ impl Tracker {
                 break;
             }
             drop(stripe);
-            // A fork that waits need not wait for all of it.
+            // Lets a fork go on that waits.
             drop(open);
             match registry::open(self.id) {
                 Ok(again) => open = again,
-                // The tracker was destroyed meanwhile, with all that was left.
+                // Another thread has destroyed the tracker meanwhile, with all that was left.
                 Err(_) => return Ok(()),
             }
         }
@@ -312,7 +345,11 @@ impl Tracker {
 
     // Questions ----------------------------------------------------------------------------------------
 
-    /// How many incarnations are live: of a scope or all, of a kind or all (R14).
+    /// How many incarnations are live: in one scope or all, of one kind or all (R14).
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) for a kind that is not
+    /// below [`KIND_COUNT`].
     pub fn count(self, scope: Option<u64>, kind: Option<u8>) -> Result<usize, Error> {
         check_kind(kind)?;
         let open = registry::open(self.id)?;
@@ -324,8 +361,12 @@ impl Tracker {
         Ok(found.map_or(0, |scope| stripe.count(scope, kind)))
     }
 
-    /// Visits what is live, with no lock held, until the visit says [`Visit::Stop`]. All that is live during the whole
-    /// call is visited, each once.
+    /// Visits live incarnations until the visit says [`Visit::Stop`]. No lock is held, so a visit
+    /// may call the tracker. What is live during the whole call is visited once, in no particular
+    /// order.
+    ///
+    /// # Errors
+    /// As for [`count`](Self::count).
     pub fn for_each(
         self,
         scope: Option<u64>,
@@ -347,16 +388,17 @@ impl Tracker {
         Ok(())
     }
 
-    /// All nodes, for reports.
+    /// All nodes of the tracker, for reports.
     pub(crate) fn entries(self) -> Result<Vec<Entry>, Error> {
         let mut entries = Vec::new();
         self.list(None, |stripe, node| entries.push(stripe.entry(node)))?;
         Ok(entries)
     }
 
-    /// Shows the nodes of a scope, or all. No lock is held for more than some thousand nodes.
+    /// Shows the nodes of a scope, or all. No lock is held for more than a limited number of nodes
+    /// (R18).
     fn list(self, scope: Option<u64>, mut show: impl FnMut(&Stripe, Node)) -> Result<(), Error> {
-        // Bit n: stripe n has too much for one look.
+        // Bit n is set if stripe n has too many nodes for one look.
         let mut large = 0_u32;
         let numbers = match scope {
             Some(scope) => {
@@ -393,7 +435,8 @@ impl Tracker {
         Ok(())
     }
 
-    /// Checks what `core/forest` states about its nodes, and panics if it does not hold. For tests, when no hook runs.
+    /// Checks the invariants that `core/forest` states, and panics if one does not hold. It is for
+    /// tests, when no hook runs.
     #[doc(hidden)]
     pub fn check_invariants(self) -> Result<(), Error> {
         let open = registry::open(self.id)?;
@@ -404,19 +447,19 @@ impl Tracker {
     }
 }
 
-/// How a hook reports an end.
+/// The way in which a hook reports an end.
 #[derive(Clone, Copy)]
 pub(crate) enum Report {
     Erased,
     DestroyedAsParent,
-    /// With its parts of these kinds.
+    /// The object alone, after its parts of these kinds.
     Destroyed {
         kinds: u32,
     },
 }
 
 impl Attribution {
-    /// The cause and culprit of an end that a source reports.
+    /// The cause and culprit to record for an end that a source reports.
     fn of_end(self, ended: Ref) -> (Cause, Ref) {
         let Attribution { by, cause } = self;
         let is_itself = by.object == ended.object && (by.epoch == ended.epoch || by.epoch == 0);
@@ -427,13 +470,14 @@ impl Attribution {
         }
     }
 
-    /// Puts the ends that an exact source reports on this thread down to `self`, until
-    /// [`leave`](Self::leave). Gives what was in force before.
+    /// Makes `self` the cause and culprit of ends that [`Tracker::destroy`] reports on this thread,
+    /// until [`leave`](Self::leave). Gives the attribution that was in force before. An end of the
+    /// culprit itself is recorded as [`Cause::Erased`].
     pub fn enter(self) -> Attribution {
         ATTRIBUTION.with(|attribution| attribution.replace(self))
     }
 
-    /// Back to what [`enter`](Self::enter) gave.
+    /// Restores the attribution that [`enter`](Self::enter) gave, on the same thread.
     pub fn leave(previous: Attribution) {
         ATTRIBUTION.with(|attribution| attribution.set(previous));
     }
@@ -458,28 +502,30 @@ fn check_kind(kind: Option<u8>) -> Result<(), Error> {
 
 // Nodes --------------------------------------------------------------------------------------------------
 
-/// The node of an object, with its stripe locked.
+/// Locks the stripe of an object's node, if the object is known.
 #[inline(always)]
 fn lock_node(state: &TrackerState, object: usize) -> Option<(LockGuard<'static, Stripe>, Node)> {
     loop {
         let node = Node::at(state.index.look_up(object)?);
         let number = node.meta().stripe();
         let stripe = forest::stripe(number);
-        // Until the lock was taken, the slot may have become another object's, or another stripe's.
+        // Before the lock was taken, the slot may have become another object's or another stripe's.
         if node.meta().stripe() == number && stripe.is_node_of(state, node, object) {
             return Some((stripe, node));
         }
     }
 }
 
-/// Ends what is known at an address, in whatever scope, as a missed end.
+/// Ends what is known at an address, in whatever scope, as a missed end. The caller holds no
+/// stripe's lock.
 fn miss_end(state: &TrackerState, object: usize, ending: &mut Ending) {
     if let Some((mut stripe, node)) = lock_node(state, object) {
         stripe.end_missed(state, node, ending);
     }
 }
 
-/// Shows all nodes that there are, stripe by stripe as they come, a batch of slots at a time.
+/// Shows all nodes of the process, in the order of their slots. A lock is held for at most a batch
+/// of slots.
 fn scan(mut show: impl FnMut(&Stripe, Node)) {
     let mut slot = 1;
     let end = table::end();
@@ -498,12 +544,13 @@ fn scan(mut show: impl FnMut(&Stripe, Node)) {
     }
 }
 
-/// What a call has set aside, so that it cannot be refused when it has ended something in another scope.
+/// A reserve with the stripe that it is from. With it, a call that has ended something in another
+/// scope cannot be refused any more.
 struct Reserved<'a> {
     state: &'a TrackerState,
     number: u8,
     slots: u32,
-    /// `None` only while it is being given back.
+    /// `None` only after it was given back.
     reserve: Option<Reserve>,
 }
 
@@ -518,7 +565,8 @@ impl<'a> Reserved<'a> {
         })
     }
 
-    /// Tries something that changes the tree, again and again, and ends what stands in its way in other scopes.
+    /// Repeats an attempt to change the tree. Before each repetition, what is in its way in another
+    /// scope ends.
     fn retry(
         mut self,
         ending: &mut Ending,
@@ -577,7 +625,8 @@ fn move_after_conflicts(
     let number = forest::stripe_of(state.id, scope);
     let reserved = Reserved::take(state, number, scope, ancestors.len() as u32)?;
     let moved = reserved.retry(ending, |stripe, _| {
-        // Meanwhile it may have ended, or may be known in another scope: then others report it at the same time.
+        // Another thread may have ended the object meanwhile, or reported it in another scope. Then
+        // there is nothing to move.
         let node = state.index.look_up(object).map(Node::at);
         match node.filter(|node| node.meta().stripe() == number) {
             Some(node) => stripe.relocate(state, node, ancestors),
@@ -596,7 +645,8 @@ fn with_live<T>(
     look: impl FnOnce(&TrackerState, &mut Stripe, Node) -> T,
 ) -> Result<T, Error> {
     let node = Node::find(slot_of(reference.epoch)).ok_or(Error::DEAD_REF)?;
-    // A live ref's slot stays in its stripe. If the slot changes its stripe before the lock is taken, the ref is dead.
+    // A live ref's slot stays in its stripe. If the slot has changed its stripe before the lock was
+    // taken, the ref is dead.
     let mut stripe = forest::stripe(node.meta().stripe());
     if !reference.is_live() {
         return Err(Error::DEAD_REF);
@@ -606,20 +656,24 @@ fn with_live<T>(
 }
 
 impl Ref {
-    /// Whether the incarnation is live. Lock-free; any bits may be asked about, from any thread, for ever
-    /// (R3).
+    /// Whether the incarnation is live. It takes no lock, and reads no memory of the object. Any
+    /// bits may be asked about, from any thread, for ever (R3).
     #[inline]
     pub fn is_live(self) -> bool {
         table::is_live(self.object, self.epoch)
     }
 
-    /// How a dead ref died, while that is on record (R13). `None` for a live one, or one that was never
-    /// given out.
+    /// How a dead ref died, while that is on record (R13). `None` for a live ref, and for one that
+    /// was never handed out. Any thread may call it.
     pub fn death(self) -> Option<Death> {
         death_log::find(self)
     }
 
-    /// Ends the caller's interest: the incarnation ends ([`Cause::Released`]) and its slot is free.
+    /// The caller is no longer interested: the incarnation ends ([`Cause::Released`]). What is
+    /// below it stays tracked. Any thread may call it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DeadRef`](crate::ErrorKind::DeadRef) if the ref is dead.
     pub fn release(self) -> Result<(), Error> {
         let guard = fork_lock::read();
         let (state, ends) = with_live(self, |state, stripe, node| {
@@ -627,17 +681,20 @@ impl Ref {
             stripe.release(state, node, &mut Ending::new(ends.list()));
             (state as *const TrackerState, ends)
         })?;
-        // SAFETY: as in `Stripe::state_of`: this call is inside of the fork lock, and `tell` uses the state only before it
-        // leaves it.
+        // SAFETY: as in `Stripe::state_of`. This call has a read guard of the fork lock, and `tell`
+        // uses the state only before it gives that up.
         ends.tell(unsafe { &*state }, guard);
         Ok(())
     }
 
-    /// The user pointer that the incarnation carries.
+    /// The user pointer that the incarnation carries. It takes no lock, and any thread may call it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DeadRef`](crate::ErrorKind::DeadRef) if the ref is dead.
     pub fn user(self) -> Result<usize, Error> {
         let node = Node::find(slot_of(self.epoch)).ok_or(Error::DEAD_REF)?;
         let user = node.user();
-        // Still live after the load, so it was this incarnation's.
+        // The ref is live after the load, so the pointer was this incarnation's.
         if self.is_live() {
             Ok(user)
         } else {
@@ -645,13 +702,19 @@ impl Ref {
         }
     }
 
-    /// Replaces the user pointer.
+    /// Replaces the user pointer. Any thread may call it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DeadRef`](crate::ErrorKind::DeadRef) if the ref is dead.
     pub fn set_user(self, user: usize) -> Result<(), Error> {
         let _guard = fork_lock::read();
         with_live(self, |_, _, node| node.set_user(user))
     }
 
-    /// The nearest tracked ancestor, by the ancestors last reported.
+    /// The nearest tracked ancestor, by the ancestors last reported. Any thread may call it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DeadRef`](crate::ErrorKind::DeadRef) if the ref is dead.
     pub fn parent(self) -> Result<Option<Ref>, Error> {
         let _guard = fork_lock::read();
         with_live(self, |state, stripe, node| {
@@ -659,7 +722,11 @@ impl Ref {
         })
     }
 
-    /// The nearest tracked descendants with their user pointers, in no particular order.
+    /// The nearest tracked descendants with their user pointers, in no particular order. Any thread
+    /// may call it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DeadRef`](crate::ErrorKind::DeadRef) if the ref is dead.
     pub fn children(self) -> Result<Vec<(Ref, usize)>, Error> {
         let mut found = Vec::new();
         let listed = {
@@ -674,7 +741,7 @@ impl Ref {
                     found.push((reference_of(node), node.user()));
                 }
             });
-            // It was live all the time, or there is no answer.
+            // The answer is right only if the ref was live all the time.
             if !self.is_live() {
                 return Err(Error::DEAD_REF);
             }
@@ -701,7 +768,8 @@ mod tests {
         }
     }
 
-    /// Registers an object and releases it, more often than a slot has generations; no epoch comes twice.
+    /// Registers an object and releases it, more often than a slot has generations. No epoch comes
+    /// twice.
     fn use_slots_up(tracker: Tracker, meanwhile: impl Fn(Ref)) {
         let (mut epochs, mut slots) = (HashSet::new(), HashSet::new());
         for round in 0..250_000 {
@@ -718,7 +786,7 @@ mod tests {
         assert!(slots.len() >= 3, "{slots:?}");
     }
 
-    /// Tests make do with 100,000 generations.
+    /// In tests a slot has 100,000 generations.
     #[test]
     fn r02_a_used_up_slot_is_retired() {
         let tracker = Tracker::new("exhaustion").unwrap();
@@ -733,7 +801,7 @@ mod tests {
         tracker.destroy_tracker().unwrap();
     }
 
-    /// A check answers while every lock that there is is held by somebody else.
+    /// A check answers while another thread holds every lock of the core.
     #[test]
     fn r03_a_check_takes_no_lock() {
         let tracker = Tracker::new("locks").unwrap();

@@ -22,6 +22,7 @@ pub const LOT_ABI_VERSION: u32 = 1;
 /// meaning. A failed call has changed nothing and left its out-parameters alone.
 pub type lot_status = i32;
 
+/// The call did what it says.
 pub const LOT_OK: lot_status = 0;
 /// A pointer is null that must not be.
 pub const LOT_ERROR_NULL_ARGUMENT: lot_status = 1;
@@ -72,12 +73,14 @@ pub struct lot_ref {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct lot_tracker {
+    /// Not 0 in a handle that was given out.
     pub id: u64,
 }
 
 /// The caller's own classification of objects, below `LOT_KIND_COUNT`.
 pub type lot_kind = u8;
 
+/// The number of kinds.
 pub const LOT_KIND_COUNT: u8 = 16;
 /// In questions: whatever kind.
 pub const LOT_KIND_ANY: lot_kind = 255;
@@ -125,6 +128,7 @@ pub struct lot_description {
     /// The objects that enclose it, nearest first and complete up to the outermost (`ancestor_count` of
     /// them, none null or named twice). Null: not reported; what is known of its place stays as it is.
     pub ancestors: *const *const c_void,
+    /// How many ancestors there are; 0 with a null list.
     pub ancestor_count: usize,
     /// Kept with the incarnation and found again by address. The tracker never follows it.
     pub user: *mut c_void,
@@ -142,7 +146,9 @@ pub struct lot_death {
     /// When, in nanoseconds of the system's monotonic clock; on Linux CLOCK_MONOTONIC_COARSE, which steps with the
     /// timer tick (some milliseconds).
     pub time_ns: u64,
+    /// Why it ended.
     pub cause: lot_cause,
+    /// The kind that it was registered with.
     pub kind: lot_kind,
 }
 
@@ -150,8 +156,11 @@ pub struct lot_death {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct lot_end {
+    /// The ref, which is dead now.
     pub r#ref: lot_ref,
+    /// How it died.
     pub death: lot_death,
+    /// The scope that it was in.
     pub scope: u64,
     /// The user pointer it carried.
     pub user: *mut c_void,
@@ -169,6 +178,7 @@ pub struct lot_stats {
     pub created: u64,
     /// Incarnations that ended other than by release.
     pub ended: u64,
+    /// Incarnations that were released.
     pub released: u64,
     /// Those of the ended whose end nobody reported in time.
     pub missed_ends: u64,
@@ -178,12 +188,15 @@ pub struct lot_stats {
     pub exact_sources: u32,
 }
 
-/// What ends that an exact source reports are due to; see `lot_attribution_enter`.
+/// The cause and culprit recorded for ends that an exact source reports on this thread; see
+/// `lot_attribution_enter`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct lot_attribution {
+    /// The object whose end or change takes others along. With epoch 0 it stands for whatever is at
+    /// its address.
     pub by: lot_ref,
-    /// `LOT_CAUSE_UNKNOWN`: nothing is said.
+    /// `LOT_CAUSE_UNKNOWN` means that there is no attribution.
     pub cause: lot_cause,
 }
 

@@ -59,8 +59,9 @@ pub type lot_mlir_self_test_fn =
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct lot_mlir_status {
+    /// Which source is active.
     pub source: lot_mlir_source,
-    /// How many table slots lead to load hooks for this tracker.
+    /// How many GOT entries lead to load hooks for this tracker.
     pub slots_patched: u32,
     /// In how many loaded objects (program, libraries), the MLIR library itself included.
     pub libraries_patched: u32,

@@ -9,11 +9,11 @@
 //! Neither is believed before a self-test has seen every end it provoked. Where that fails, nothing
 //! stays changed, the tracker stays in structural mode, and [`status`] says why.
 //!
-//! Nothing here depends on MLIR: what is watched is a list of names in [`names`].
+//! Nothing here depends on MLIR: what is watched is a list of names in `names.rs`.
 //!
 //! # Locks
 //!
-//! In this order: the fork gate, the list of watched libraries, the loader's list of objects (inside
+//! In this order: the fork lock, the list of watched libraries, the loader's list of objects (inside
 //! `dl_iterate_phdr`); the two locks in this file and that of a list of subscribers are leaves. No
 //! lock is held while the loader is asked for symbols, or while a self-test runs. Reports take none.
 
@@ -84,8 +84,9 @@ pub enum Source {
 /// The answer of [`status`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status {
+    /// Which source is active.
     pub source: Source,
-    /// How many table slots lead to load hooks for this tracker.
+    /// How many GOT entries lead to load hooks for this tracker.
     pub slots_patched: u32,
     /// In how many loaded objects, the MLIR library itself included.
     pub libraries_patched: u32,
@@ -351,13 +352,13 @@ fn enter_and_detach(subscribers: &Subscribers, tracker: Tracker) -> bool {
     detach(subscribers, tracker)
 }
 
-/// Starts the reports of a source to `tracker`. The caller is inside the gate.
+/// Starts the reports of a source to `tracker`. The caller holds a read guard of the fork lock.
 fn attach(subscribers: &Subscribers, tracker: Tracker) -> Result<(), Failure> {
     // In this order, so that it is never thought exact without reports.
     Ok(subscribers.add(tracker, || tracker.exact_begin())?)
 }
 
-/// Ends them. False if there were none. The caller is inside the gate.
+/// Ends them. False if there were none. The caller holds a read guard of the fork lock.
 fn detach(subscribers: &Subscribers, tracker: Tracker) -> bool {
     subscribers.remove(tracker, || {
         // It fails for a tracker that is destroyed; nothing is exact there.

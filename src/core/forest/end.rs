@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//! Ends of incarnations.
+//! Ends incarnations, alone or with what is below them.
 
 use super::place::reference_of;
 use super::{Stripe, TrackerState};
@@ -7,16 +7,16 @@ use crate::core::sync::now_ns;
 use crate::core::table::{Node, State};
 use crate::{Cause, Death, End, Ref};
 
-/// When a group of objects ends, whose end takes them along, and who wants to hear of it.
+/// What the ends of one call have in common: the culprit, the time, and the list of pending ends.
 pub struct Ending<'a> {
     pub by: Ref,
     time_ns: u64,
-    /// The ends, for the tracker's observer, if it has one.
+    /// The pending ends, if the tracker has an observer.
     ends: Option<&'a mut Vec<End>>,
 }
 
 impl<'a> Ending<'a> {
-    /// By nobody yet, at a time that is looked up when something ends.
+    /// Without a culprit. The clock is read when the first object ends.
     #[inline]
     pub fn new(ends: Option<&'a mut Vec<End>>) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl<'a> Ending<'a> {
 }
 
 impl Stripe {
-    /// Ends a node's incarnation, if it is tracked; the node is a placeholder then.
+    /// Ends a node's incarnation, if it is tracked. The node is a placeholder then.
     #[inline]
     fn end_incarnation(
         &mut self,
@@ -62,7 +62,7 @@ impl Stripe {
             cause,
             kind,
         };
-        // On record before anybody can see that it is dead.
+        // The death is on record before any thread can see that the ref is dead.
         self.deaths.record(node, ended, death);
         node.end();
         let scope = self.scope_mut(meta.scope());
@@ -78,7 +78,8 @@ impl Stripe {
         state.count_end(self.number, kind, cause);
     }
 
-    /// Ends everything strictly below a node (R4, R9). The node itself stays, also as a bare placeholder.
+    /// Ends everything strictly below a node, leaves first (R4, R9). The node itself stays, even as
+    /// a placeholder without children.
     fn end_below(&mut self, state: &TrackerState, top: Node, cause: Cause, ending: &mut Ending) {
         let mut node = top;
         loop {
@@ -94,7 +95,8 @@ impl Stripe {
         }
     }
 
-    /// Ends a node without children, and drops it. Its parent may be superfluous then.
+    /// Ends a node without children, and drops it. Its parent may be superfluous then; the caller
+    /// sees to that.
     #[inline]
     fn end_leaf(&mut self, state: &TrackerState, node: Node, cause: Cause, ending: &mut Ending) {
         self.end_incarnation(state, node, cause, ending);
@@ -104,7 +106,8 @@ impl Stripe {
         self.drop_node(node);
     }
 
-    /// Ends a node with everything below it.
+    /// Ends a node with everything below it. `cause` is that of the node, `cause_below` that of the
+    /// others.
     pub fn end_subtree(
         &mut self,
         state: &TrackerState,
@@ -117,7 +120,7 @@ impl Stripe {
         self.end_alone(state, node, cause, ending);
     }
 
-    /// Ends everything strictly below a node, which stays if it is tracked.
+    /// Ends everything strictly below a node. The node stays if it is tracked.
     pub fn end_inside(
         &mut self,
         state: &TrackerState,
@@ -129,7 +132,7 @@ impl Stripe {
         self.tidy(state, node.slot);
     }
 
-    /// Ends a node alone (R7); what is below it stays below everything that encloses the node (R5).
+    /// Ends a node alone (R7). What is below it stays below everything that encloses the node (R5).
     #[inline]
     pub fn end_alone(
         &mut self,
@@ -143,10 +146,11 @@ impl Stripe {
         self.leave(state, node);
     }
 
-    /// Takes a node that has no address any more away; its children stay where they are.
+    /// Makes a node gone, and drops it unless it has several children. The caller has taken its
+    /// address out of the index.
     ///
-    /// To move them all up would cost a destructor time for each, and mostly their own ends follow at once. So a node
-    /// with more than one child stays, as one that is gone, until its children are gone.
+    /// Moving all children up would cost a destructor time for each, and mostly their own ends
+    /// follow at once. So the node stays until at most one child is left.
     #[inline]
     pub(super) fn leave(&mut self, state: &TrackerState, node: Node) {
         if node.first_child().is_some() {
@@ -159,8 +163,9 @@ impl Stripe {
         }
     }
 
-    /// Ends a node alone, after its parts: the tracked nodes right below it whose kind is in `kinds`, with what is below
-    /// them. What has moved up from a node that is gone is right below it too.
+    /// Ends a node alone, after its parts. Parts are the tracked nodes right below it whose kind is
+    /// in `kinds`; what is below them ends too. The children of a gone node count as children of
+    /// the node above it.
     pub fn end_with_parts(
         &mut self,
         state: &TrackerState,
@@ -191,14 +196,14 @@ impl Stripe {
         self.settle(state);
     }
 
-    /// Ends the incarnation for the caller's part (R12): the node goes if nothing is below it.
+    /// Ends an incarnation that its holder gave up. The node goes if nothing is below it (R12).
     #[inline]
     pub fn release(&mut self, state: &TrackerState, node: Node, ending: &mut Ending) {
         self.end_incarnation(state, node, Cause::Released, ending);
         self.tidy(state, node.slot);
     }
 
-    /// Ends up to `most` nodes of a scope, and says whether there are more.
+    /// Ends up to `most` nodes of a scope. True if there are more.
     pub fn clear_some(
         &mut self,
         state: &TrackerState,
@@ -224,7 +229,7 @@ impl Stripe {
     }
 }
 
-/// The next node after `node` and all that is below it, in the tree below `top`.
+/// The node that follows `node` and all below it in preorder, in the tree below `top`.
 fn after(mut node: Node, top: Node) -> Option<Node> {
     loop {
         if let Some(next) = node.next_sibling() {

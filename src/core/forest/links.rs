@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//! Links between nodes: the one place that changes them, and the one place where nodes go that nobody needs.
+//! Links between nodes. Only this file changes them, and only this file drops nodes.
 
 use super::{Stripe, TrackerState};
 use crate::core::sync::{AtomicU32, Ordering};
@@ -17,7 +17,7 @@ fn some(slot: Slot) -> Option<Node> {
     (slot != NONE).then(|| Node::at(slot))
 }
 
-/// Reading links. Only the holder of the stripe's lock may.
+/// Reads links. The caller holds the lock of the node's stripe.
 impl Node {
     #[inline]
     pub(super) fn parent(self) -> Option<Node> {
@@ -42,14 +42,15 @@ impl Node {
 }
 
 impl Stripe {
-    /// The nodes of a scope that have no parent: the first of their list.
+    /// The first node of a scope's list of nodes without a parent.
     #[inline]
     pub(super) fn first_root(&self, scope: u32) -> Option<Node> {
         some(self.scope(scope).roots)
     }
 
-    /// Adds an object to a scope: as a placeholder with neither parent nor children. A slot must be free. Gives the
-    /// slot that the index has for the object if there is one already.
+    /// Adds an object to a scope, as a placeholder with neither parent nor children. A slot is
+    /// free, by [`ensure`](Stripe::ensure). If the object is known already, the error is its slot,
+    /// and nothing has changed.
     #[inline]
     pub(super) fn add(
         &mut self,
@@ -59,7 +60,7 @@ impl Stripe {
     ) -> Result<Node, Slot> {
         let node = Node::at(self.free);
         state.index.insert(object, node.slot, || {
-            // Before anybody can find it there.
+            // This comes before any thread can find the slot in the index.
             node.occupy(self.number, scope, object);
         })?;
         self.take_slot();
@@ -70,7 +71,7 @@ impl Stripe {
         Ok(node)
     }
 
-    /// Takes a node's address out of the index, so that it stands for no address any more.
+    /// Takes a node's address out of the index. The caller makes it gone or drops it next.
     #[inline]
     pub(super) fn forget_address(&mut self, state: &TrackerState, node: Node) {
         debug_assert!(!node.is(State::Gone));
@@ -78,7 +79,8 @@ impl Stripe {
         state.remove_node(self.number);
     }
 
-    /// Puts a node below another parent, or below none. What it leaves may be superfluous then.
+    /// Puts a node below another parent, or below none. The old parent may be superfluous then, so
+    /// it is noted.
     pub(super) fn move_below(&mut self, node: Node, parent: Slot) {
         let old = node.parent_slot();
         if old == parent {
@@ -89,7 +91,7 @@ impl Stripe {
         self.touch(old);
     }
 
-    /// Frees a node that has no children, and no address any more.
+    /// Frees the slot of a node that has no children and is not in the index.
     #[inline]
     pub(super) fn drop_node(&mut self, node: Node) {
         debug_assert!(node.first_child().is_none() && !node.is(State::Tracked));
@@ -103,7 +105,8 @@ impl Stripe {
         }
     }
 
-    /// Lets another node, which has neither parent nor children, take the place of one, which has neither afterwards.
+    /// Puts `new`, which has neither parent nor children, in the place of `old`. Afterwards `old`
+    /// has no children.
     #[cold]
     pub(super) fn take_place_of(&mut self, old: Node, new: Node) {
         self.detach(new);
@@ -116,7 +119,7 @@ impl Stripe {
 
     // Superfluous nodes --------------------------------------------------------------------------------
 
-    /// Notes that what is below a node has become less.
+    /// Notes that a node may have lost a child. [`settle`](Stripe::settle) looks at it later.
     #[inline]
     pub(super) fn touch(&mut self, slot: Slot) {
         if slot != NONE {
@@ -124,8 +127,9 @@ impl Stripe {
         }
     }
 
-    /// Drops what the operation under way has made superfluous. It is its last step, so what the operation holds
-    /// is as it should be, and no slot that is freed here gets another node before the end.
+    /// Drops the noted nodes that are superfluous. It is the last step of an operation. So nodes
+    /// that the operation uses are complete, and no slot freed here gets another node before the
+    /// operation ends.
     #[inline]
     pub(super) fn settle(&mut self, state: &TrackerState) {
         if self.touched.is_empty() {
@@ -134,15 +138,16 @@ impl Stripe {
         while let Some(slot) = self.touched.pop() {
             self.tidy(state, slot);
         }
-        // A list of a thousand ancestors is no reason to keep their memory.
+        // The memory for a very long list of ancestors is not kept.
         if self.touched.capacity() > 1000 || self.path.capacity() > 1000 {
             self.touched = Vec::new();
             self.path = Vec::new();
         }
     }
 
-    /// Drops a node that is kept only for its place and has no more need for one, then its parent, and so on: a
-    /// placeholder without children (R12), and what is gone with less than two, since one can take its place.
+    /// Drops a node if it is superfluous, then its parent, and so on. A placeholder without
+    /// children is superfluous (R12), and so is a gone node with fewer than two, since one child
+    /// can take its place.
     #[inline]
     pub(super) fn tidy(&mut self, state: &TrackerState, mut slot: Slot) {
         while slot != NONE {
@@ -160,7 +165,7 @@ impl Stripe {
                     Some(_) => return,
                 }
             } else {
-                return; // Needed, or dropped already.
+                return; // It is needed, or was dropped already.
             }
             slot = node.parent_slot();
             self.drop_node(node);
@@ -207,8 +212,8 @@ impl Stripe {
 
     // Checks -------------------------------------------------------------------------------------------
 
-    /// Checks what the head of `mod.rs` states, for one scope, and panics if it does not hold. Costs time for each of
-    /// its nodes.
+    /// Checks the invariants of `mod.rs` for one scope, and panics if one does not hold. It visits
+    /// all nodes of the scope.
     pub fn check_invariants(&self, scope: u32) {
         let state = |node: Node| self.state_of(node);
         let record = self.scope(scope);

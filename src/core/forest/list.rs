@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//! Reading the trees. No lock is held for more than some thousand nodes (R18): what is larger is read slot by slot,
-//! and the lock is let go of in between (see [`Limited`]).
+//! Reads the trees. A lock is held for at most [`MOST_AT_ONCE`] nodes (R18). What is larger is read
+//! slot by slot, and the lock is free in between (see [`Limited`]).
 
 use super::place::reference_of;
 use super::{Stripe, TrackerState};
 use crate::Ref;
 use crate::core::table::{Node, Slot, State};
 
-/// How many nodes are looked at under one lock.
+/// The most nodes that are read under one lock.
 pub const MOST_AT_ONCE: usize = 4096;
 
-/// What came of reading a tree under one lock.
+/// The result of reading a tree under one lock.
 pub enum Limited {
     Complete,
-    /// There is more than may be read under one lock. Go through the slots instead.
+    /// There are more nodes than may be read under one lock. The caller goes through the slots
+    /// instead.
     TooMuch,
 }
 
 /// A node as reports see it.
 pub struct Entry {
     pub slot: Slot,
-    /// The slot of the parent, which may be [`State::Gone`]; 0 for none.
+    /// The slot of the parent, which may be gone. 0 is none.
     pub parent: Slot,
     pub state: State,
     pub object: usize,
-    /// 0 for a placeholder.
+    /// 0 if the node is not tracked.
     pub epoch: u64,
     pub scope: u64,
     pub kind: u8,
@@ -32,8 +33,8 @@ pub struct Entry {
 }
 
 impl Stripe {
-    /// The nearest tracked ancestor of a node. What is gone on the way to it is passed only once: the node is put below
-    /// the last of it, which changes nothing that can be seen.
+    /// The nearest tracked ancestor of a node. A chain of gone nodes is passed once: the node is
+    /// then put below the last of them. No caller can see that change.
     pub fn tracked_parent(&mut self, state: &TrackerState, node: Node) -> Option<Ref> {
         let mut nearest = node.parent();
         let mut passed = 0;
@@ -133,8 +134,8 @@ fn nearest_tracked(mut next: Option<Node>) -> Option<Ref> {
     None
 }
 
-/// Visits a list of siblings that starts at `first`, below `top`, in preorder; below a node only if the visit
-/// says so. Stops after [`MOST_AT_ONCE`] nodes.
+/// Visits a list of siblings below `top` in preorder, from `first` on. It goes below a node only if
+/// the visit says so. It stops after [`MOST_AT_ONCE`] nodes.
 fn walk(first: Option<Node>, top: Option<Node>, mut visit: impl FnMut(Node) -> bool) -> Limited {
     let mut next = first;
     let mut visited = 0;
@@ -149,7 +150,7 @@ fn walk(first: Option<Node>, top: Option<Node>, mut visit: impl FnMut(Node) -> b
             next = Some(child);
             continue;
         }
-        // On to the next sibling, or that of the nearest ancestor that has one.
+        // Go on with the next sibling, or with that of the nearest ancestor that has one.
         next = loop {
             if let Some(sibling) = node.next_sibling() {
                 break Some(sibling);

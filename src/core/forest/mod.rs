@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //! The trees of known objects, cut into stripes.
 //!
-//! All objects of one scope belong to one stripe, chosen by hashing, and are guarded by its lock. So a whole subtree
-//! is under one lock, and scopes (MLIR: contexts) rarely wait for one another. A node is a slot of the table; its
-//! state says what it stands for ([`State`]).
+//! All objects of one scope belong to one stripe, which is chosen by hashing. The stripe's lock
+//! guards them. So a whole subtree is under one lock, and scopes (MLIR: contexts) rarely wait for
+//! one another. A node is a slot of the table. Its [`State`] says what it stands for.
 //!
 //! # Who does what
 //!
-//! - `links.rs` alone changes links between nodes, and drops nodes that are not needed any more ([`Stripe::settle`]).
-//! - `place.rs` puts nodes where reports say, `end.rs` ends them, `list.rs` reads them.
-//! - This file has the stripe itself: its scopes and its free slots.
+//! - Only `links.rs` changes links between nodes, and drops superfluous nodes ([`Stripe::settle`]).
+//! - `place.rs` registers objects and puts nodes where reports say. `end.rs` ends them, and
+//!   `list.rs` reads them.
+//! - This file has the stripe itself, with its scopes and its free slots.
 //!
 //! # Invariants, whenever a stripe's lock is free
 //!
-//! [`Stripe::check_invariants`] checks them; debug builds run it after each step of the model tests.
+//! [`Stripe::check_invariants`] checks them. The model tests run it after their steps.
 //! - A placeholder or tracked node is in its tracker's index, and nothing else is.
-//! - A node's children form a doubly linked list that starts at `first_child`. The nodes without a parent form one
-//!   that starts at the scope's `roots`.
+//! - A node's children form a doubly linked list that starts at `first_child`. The nodes of a scope
+//!   without a parent form one that starts at the scope's `roots`.
 //! - Parent links have no cycle, and stay within one scope.
-//! - A placeholder has a child. A node that is gone has two or more.
+//! - A placeholder has a child. A gone node has two or more.
 //! - A scope's and a tracker's counts are those of their nodes.
 
 mod end;
@@ -45,20 +46,20 @@ process_static! {
         array_of![CachePadded(lock::new(Stripe::new())); STRIPES];
 }
 
-/// A stripe keeps up to this many free slots for itself, and gives what is above back in batches.
+/// A stripe keeps this many free slots for itself, and gives surplus back in batches.
 const MOST_FREE: u32 = 2 * BATCH;
 
-/// Which stripe a scope belongs to.
+/// The stripe that a scope belongs to.
 pub fn stripe_of(tracker: u64, scope: u64) -> u8 {
     let mixed = (scope ^ tracker.rotate_left(32)).wrapping_mul(SPREAD);
     (mixed >> (64 - STRIPE_BITS)) as u8
 }
 
-/// Locks a stripe.
+/// Locks a stripe. The caller has a read guard of the fork lock, and no other stripe's lock.
 #[inline]
 pub fn stripe(number: u8) -> LockGuard<'static, Stripe> {
     let mut stripe = FOREST[number as usize].0.lock();
-    // Here, since a constant's elements are all the same.
+    // The number is set here, since the elements of the static are made by one constant.
     stripe.number = number;
     stripe
 }
@@ -74,25 +75,28 @@ pub struct Scope {
     pub owner: Owner,
     pub id: u64,
     roots: Slot,
-    /// How many nodes there are, of whatever state.
+    /// How many nodes there are, in whatever state.
     nodes: u32,
     /// How many incarnations are live, by kind.
     tracked: [u32; KIND_COUNT],
-    /// Calls that will need the scope again; see [`Stripe::pin`].
+    /// How many reserves need the scope; see [`Reserve`].
     pins: u32,
-    /// The tracker's other scopes in this stripe form a list: its next and previous ones, as numbers plus 1.
+    /// The tracker's scopes in this stripe form a list. This is the next one, as a number plus 1; 0
+    /// is none.
     next: u32,
+    /// The previous scope in that list, likewise.
     previous: u32,
 }
 
-/// The tracker that a scope belongs to, by its handle and by what is behind it.
+/// The tracker that a scope belongs to: its handle, and the state behind that.
 #[derive(Clone, Copy)]
 pub struct Owner {
     pub tracker: u64,
     state: *const TrackerState,
 }
 
-// SAFETY: what is behind the pointer is shared between threads, as `TrackerState` allows.
+// SAFETY: the pointer leads to a `TrackerState`, which is `Sync`. Only `state_of` and
+// `drop_empty_scope` follow it, and say why they may.
 unsafe impl Send for Owner {}
 
 impl Owner {
@@ -106,26 +110,27 @@ impl Owner {
 
 pub struct Stripe {
     number: u8,
-    /// Free slots, linked through `next`, and how many they are.
+    /// The first of the free slots, which are linked through `next`.
     free: Slot,
+    /// How many free slots there are.
     free_count: u32,
     scopes: Vec<Option<Scope>>,
     scope_numbers: Option<HashMap<(u64, u64), u32, BuildHasherDefault<ScopeHasher>>>,
     free_scopes: Vec<u32>,
-    /// The scope that was asked for last: the next question is mostly the same.
+    /// The scope that was looked up last. The next look-up is mostly of the same one.
     last_scope: ((u64, u64), u32),
-    /// A scope that has become empty and is kept, since the same one is often filled again. At most one is.
+    /// A scope that has become empty and is kept, since the same one is often filled again.
     empty_scope: Option<u32>,
-    /// Nodes that may be superfluous since the operation under way has changed what is below them.
+    /// Nodes that the operation under way has taken a child from. They may be superfluous.
     touched: Vec<Slot>,
     /// The nodes of a list of ancestors, while they are being placed.
     path: Vec<Slot>,
-    /// Where in the death log this stripe writes.
+    /// Where in the death log this stripe writes its deaths.
     deaths: super::death_log::Writer,
 }
 
-/// Slots and a scope that a call has set aside, so that it cannot be refused any more when it has begun to change
-/// something. Give it back with [`Stripe::give_back`].
+/// Slots and a scope that a call has set aside. With them, nothing can refuse the call once it has
+/// begun to change something. [`Stripe::give_back`] ends a reserve.
 pub struct Reserve {
     scope: u32,
     slots: Slot,
@@ -153,7 +158,7 @@ impl Stripe {
         self.number
     }
 
-    /// Whether a node of this stripe is that of an object of a tracker.
+    /// Whether a node of this stripe stands for that object of that tracker.
     #[inline]
     pub fn is_node_of(&self, state: &TrackerState, node: Node, object: usize) -> bool {
         node.is_at(object)
@@ -183,12 +188,12 @@ impl Stripe {
         self.scope(node.meta().scope())
     }
 
-    /// What is behind the handle of the tracker that a node of this stripe belongs to.
+    /// The state of the tracker that a node of this stripe belongs to.
     #[inline]
     pub fn state_of<'a>(&self, node: Node) -> &'a TrackerState {
-        // SAFETY: the state of a tracker outlives its nodes, and every call that could see one of them while the
-        // tracker was being destroyed: `registry::destroy` waits for these. All such calls end before their read
-        // guard of the fork lock does, and none keeps the reference for longer.
+        // SAFETY: the state outlives the tracker's nodes. It also outlives every call that found it
+        // by a node: `registry::destroy` frees it after it has held the fork lock exclusively.
+        // Callers have a read guard of the fork lock, and keep the reference no longer than that.
         unsafe { &*self.scope_of(node).owner.state }
     }
 
@@ -222,7 +227,7 @@ impl Stripe {
                 return Err(Error::limit(c"too many scopes are in use at once"));
             }
             self.scopes.try_reserve(1).map_err(no_memory)?;
-            // Room for all of them, so that no drop of a scope needs memory.
+            // There is room for all scopes, so that dropping one needs no memory.
             let all = self.scopes.len() + 1;
             self.free_scopes.try_reserve(all).map_err(no_memory)?;
             self.scopes.push(None);
@@ -250,7 +255,7 @@ impl Stripe {
         Ok(number)
     }
 
-    /// Lets a scope go that has no nodes (any more).
+    /// Notes that a scope is empty, if it has no nodes.
     #[inline]
     fn note_if_empty(&mut self, number: u32) {
         if self.scope(number).nodes == 0 {
@@ -273,13 +278,13 @@ impl Stripe {
         };
         let scope = self.scope(number);
         if scope.nodes != 0 || scope.pins != 0 {
-            return; // It is in use again, and is noted when it becomes empty once more.
+            return; // It is in use again.
         }
         let (tracker, id, next, previous) =
             (scope.owner.tracker, scope.id, scope.next, scope.previous);
         match previous {
             0 => {
-                // SAFETY: as in `state_of`: a tracker's scopes are dropped before its state is.
+                // SAFETY: `registry::destroy` drops a tracker's scopes before it frees the state.
                 let state = unsafe { &*scope.owner.state };
                 let first = &state.counters(self.number).first_scope;
                 first.store(next, Ordering::Relaxed);
@@ -296,7 +301,7 @@ impl Stripe {
         self.free_scopes.push(number); // Its place was reserved when the scope was added.
         self.last_scope = ((0, 0), 0);
         if self.free_scopes.len() == self.scopes.len() && self.scopes.len() > 1000 {
-            // All are gone after a crowd: give its memory back.
+            // All of many scopes are gone. Their memory is given back.
             self.free_scopes = Vec::new();
             self.scopes = Vec::new();
             self.scope_numbers = None;
@@ -316,7 +321,7 @@ impl Stripe {
         self.scope(number).next.checked_sub(1)
     }
 
-    /// Drops an empty scope of a tracker that is being destroyed.
+    /// Drops an empty scope of a tracker that is being destroyed, at once.
     pub fn forget_scope(&mut self, number: u32) {
         if self.empty_scope != Some(number) {
             self.drop_empty_scope();
@@ -334,7 +339,7 @@ impl Stripe {
         }
     }
 
-    /// How many incarnations are live in a scope, of a kind or of all.
+    /// How many incarnations are live in a scope, of one kind or of all.
     pub fn count(&self, scope: u32, kind: Option<u8>) -> usize {
         let tracked = &self.scope(scope).tracked;
         match kind {
@@ -345,7 +350,7 @@ impl Stripe {
 
     // Slots --------------------------------------------------------------------------------------------
 
-    /// Makes sure that `count` slots are free: they can be taken then without fail.
+    /// Makes sure that `count` slots are free. Taking them cannot fail then.
     #[inline]
     fn ensure(&mut self, count: u32) -> Result<(), Error> {
         if self.free_count >= count {
@@ -370,7 +375,7 @@ impl Stripe {
         Ok(())
     }
 
-    /// A free slot; [`ensure`](Self::ensure) has made sure of it.
+    /// Takes a free slot. [`ensure`](Self::ensure) has made sure that there is one.
     #[inline]
     fn take_slot(&mut self) -> Node {
         let node = Node::at(self.free);
@@ -379,7 +384,8 @@ impl Stripe {
         node
     }
 
-    /// Frees the slot of a node that is out of everything.
+    /// Frees the slot of a node that has no links and is not in the index. A used-up slot is
+    /// retired.
     #[inline]
     fn give_slot_back(&mut self, node: Node) {
         if node.is_used_up() {
@@ -397,7 +403,7 @@ impl Stripe {
 
     #[cold]
     fn return_batch(&mut self) {
-        // From behind the newest ones, which are in the cache.
+        // The newest free slots are kept, since they are in the cache.
         let mut last_kept = Node::at(self.free);
         for _ in 1..MOST_FREE {
             last_kept = Node::at(last_kept.cold.next.load(Ordering::Relaxed));
@@ -414,7 +420,7 @@ impl Stripe {
         table::give_batch(first);
     }
 
-    /// Sets a scope and slots aside for a call that lets go of the lock in between.
+    /// Sets a scope and slots aside for a call that frees the lock in between.
     pub fn reserve(
         &mut self,
         state: &TrackerState,
@@ -434,7 +440,8 @@ impl Stripe {
         Ok(reserve)
     }
 
-    /// Makes the slots of a reserve free for the taking, until the lock is let go of.
+    /// Makes the slots of a reserve free slots. The caller renews the reserve before it frees the
+    /// lock.
     pub fn use_reserve(&mut self, reserve: &mut Reserve) {
         while reserve.count > 0 {
             let node = Node::at(reserve.slots);
@@ -446,7 +453,7 @@ impl Stripe {
         }
     }
 
-    /// Sets as many slots aside again, after a use that has taken none of them in the end.
+    /// Sets as many slots aside again, after a use that took none of them.
     pub fn renew_reserve(&mut self, reserve: &mut Reserve, slots: u32) {
         while reserve.count < slots {
             let node = self.take_slot();
@@ -456,7 +463,7 @@ impl Stripe {
         }
     }
 
-    /// Ends a reserve; its slots are free.
+    /// Ends a reserve. Its slots are free.
     pub fn give_back(&mut self, mut reserve: Reserve) {
         self.use_reserve(&mut reserve);
         self.scope_mut(reserve.scope).pins -= 1;
@@ -467,7 +474,7 @@ impl Stripe {
     }
 }
 
-/// For keys that are numbers nobody chooses to make collide.
+/// A fast hasher for keys that nobody chooses to collide.
 #[derive(Default)]
 struct ScopeHasher(u64);
 
@@ -484,7 +491,7 @@ impl Hasher for ScopeHasher {
 
     fn write_u64(&mut self, number: u64) {
         self.0 = (self.0.rotate_left(29) ^ number).wrapping_mul(SPREAD);
-        // The table takes the bucket from the low bits, which a product does not mix.
+        // The table takes the bucket from the low bits, which the product does not mix.
         self.0 ^= self.0 >> 32;
     }
 }

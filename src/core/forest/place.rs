@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//! Putting nodes where reports say. The latest report wins for the objects that it names: each gets the parent that the
-//! report gives it. Since a report is complete up to the outermost object, no cycle can come of it, also where it
-//! contradicts what is known.
+//! Registers objects, and puts nodes where reports say. The latest report wins for the objects that
+//! it names: each gets the parent that the report gives it (R5). A report is complete up to the
+//! outermost object. So no cycle can arise, even if a report contradicts what is known.
 
 use super::{Ending, Stripe, TrackerState};
 use crate::core::table::{NONE, Node, Slot, State};
 use crate::{Cause, Description, Error, Ref};
 
-/// What came of a registration or a placement.
+/// The result of a registration or a placement.
 pub enum Registered {
-    /// It is done: the ref and its user pointer.
+    /// It is done. This is the ref with its user pointer; a placement gives the null ref.
     As(Ref, usize),
-    /// Nothing was changed: this object is known in another scope. Addresses are unique, so the object of that scope
-    /// must have ended without a report.
+    /// Nothing was changed, because this object is known in another scope. Addresses are unique, so
+    /// the object of that scope has ended without a report.
     Conflict(usize),
-    /// Nothing was changed.
+    /// Nothing was changed, for this reason.
     Refused(Error),
 }
 
 enum Found {
-    /// A placeholder without parent and children.
+    /// The object was unknown. This is its new placeholder, without parent and children.
     Added(Node),
-    /// The index has this slot for the object, of whatever scope.
+    /// The object is known in this slot, in whatever scope.
     Known(Slot),
     Refused(Error),
 }
 
 enum Placed {
     Done,
-    /// As for [`Registered`].
+    /// As [`Registered::Conflict`].
     Conflict(usize),
     Refused(Error),
 }
 
 impl Stripe {
-    /// Registers an object in a scope: a new one (`is_new`), or one that exists. The description is checked but for its
-    /// ancestors.
+    /// Registers an object that is new (`is_new`) or exists. The caller has checked the
+    /// description, apart from the ancestors.
     #[inline]
     pub fn register(
         &mut self,
@@ -92,7 +92,7 @@ impl Stripe {
         self.place_and_start(state, known, ancestors, kind, user)
     }
 
-    /// Adds an object, or gives the slot that the index has for it.
+    /// Adds an object, or gives the slot that it has already.
     #[inline]
     fn add_or_find(&mut self, state: &TrackerState, scope: u32, object: usize) -> Found {
         if let Err(error) = self.ensure(1) {
@@ -136,7 +136,7 @@ impl Stripe {
         self.end_missed(state, known, ending);
         match self.add(state, scope, object) {
             Ok(node) => self.place_and_start(state, node, ancestors, kind, user),
-            // Another scope's stripe was faster.
+            // A thread with another stripe's lock has added the object meanwhile.
             Err(_) => Registered::Conflict(object),
         }
     }
@@ -175,7 +175,7 @@ impl Stripe {
         registered
     }
 
-    /// Registers an object whose placeholder has a slot without further generations: in another slot.
+    /// Registers an object whose placeholder's slot is used up. The object moves to another slot.
     #[cold]
     fn register_in_new_slot(
         &mut self,
@@ -189,8 +189,8 @@ impl Stripe {
         let (object, scope) = (old.object(), old.meta().scope());
         self.forget_address(state, old);
         let Ok(new) = self.add(state, scope, object) else {
-            // Another scope's stripe has put the address in just now: this object has ended, and what is below it
-            // stays below what encloses it.
+            // A thread with another stripe's lock has added the address just now. So this object
+            // has ended. What is below it stays below what encloses it.
             self.leave(state, old);
             return Registered::Conflict(object);
         };
@@ -205,7 +205,7 @@ impl Stripe {
         self.place_and_start(state, new, ancestors, kind, user)
     }
 
-    /// Puts the node of an object where its ancestors say, nearest first and complete up to the outermost.
+    /// Puts the node of an object below its reported ancestors.
     pub fn relocate(
         &mut self,
         state: &TrackerState,
@@ -213,7 +213,7 @@ impl Stripe {
         ancestors: &[usize],
     ) -> Registered {
         let placed = self.place(state, node, ancestors);
-        // Also the node itself: what was below it may be above it now.
+        // The node itself may be superfluous too: what was below it may be above it now.
         self.touch(node.slot);
         self.settle(state);
         match placed {
@@ -223,11 +223,11 @@ impl Stripe {
         }
     }
 
-    /// The caller settles.
+    /// Puts a node below its reported ancestors. The caller settles.
     #[inline]
     fn place(&mut self, state: &TrackerState, placed: Node, ancestors: &[usize]) -> Placed {
-        // Most reports repeat what is known: follow the links as long as they agree. (A report that agrees with the
-        // links is a valid one.)
+        // Most reports repeat what is known. So the links are followed as long as they agree. A
+        // report that agrees with the links is valid, since links have no cycle.
         let mut node = placed;
         let mut agreed = 0;
         loop {
@@ -238,7 +238,7 @@ impl Stripe {
             }
             agreed += 1;
         }
-        // Often only this link is new, and what encloses it is known to be where the report says.
+        // Often only one link is new, and what is above it is known to be where the report says.
         let meta = placed.meta();
         if let Some(ancestor) = ancestors.get(agreed)
             && let Some(parent) = state.index.look_up(*ancestor).map(Node::at)
@@ -267,7 +267,7 @@ impl Stripe {
                 Some(slot) if Node::at(slot).meta().is_in(self.number, scope) => slot,
                 _ => match self.add(state, scope, *ancestor) {
                     Ok(added) => added.slot,
-                    // Another scope's stripe has put it in since the check above.
+                    // A thread with another stripe's lock has added it since the check above.
                     Err(_) => {
                         self.touched.append(&mut self.path);
                         return Placed::Conflict(*ancestor);
@@ -285,7 +285,7 @@ impl Stripe {
         Placed::Done
     }
 
-    /// Whether an object may be placed so: its ancestors are addresses of other objects, and none is known elsewhere.
+    /// Checks that ancestors are valid, and that none of them is known in another scope.
     fn check(
         &self,
         state: &TrackerState,
@@ -307,7 +307,7 @@ impl Stripe {
         Placed::Done
     }
 
-    /// Ends what is known at an address, and what is below it: a new object is there.
+    /// Ends what is known at an address, with all below it, because another object is there now.
     pub fn end_missed(&mut self, state: &TrackerState, node: Node, ending: &mut Ending) {
         ending.by = reference_of(node);
         self.end_subtree(state, node, Cause::MissedEnd, Cause::MissedEnd, ending);
@@ -321,13 +321,13 @@ fn reference(node: Node, epoch: u64) -> Ref {
     }
 }
 
-/// A node as a ref, with epoch 0 if it is not tracked.
+/// The ref of a node's object. Its epoch is 0 if the node is not tracked.
 pub fn reference_of(node: Node) -> Ref {
     reference(node, node.live_epoch().unwrap_or(0))
 }
 
-/// Whether the links from `node` upwards pass through just these objects, and not through `moved`, which is to be put
-/// below `node`. (So they do not pass through what is below `moved` either.)
+/// Whether the links from `node` upwards lead through exactly these objects, and not through
+/// `moved`. Then `moved` can be put below `node` without a cycle.
 fn leads_up_through(mut node: Node, ancestors: &[usize], moved: Node) -> bool {
     for ancestor in ancestors {
         match node.parent() {
@@ -338,9 +338,9 @@ fn leads_up_through(mut node: Node, ancestors: &[usize], moved: Node) -> bool {
     node.slot != moved.slot && node.parent_slot() == NONE
 }
 
-/// Ancestors are addresses of objects, each named once, the object itself not among them.
+/// Refuses ancestors that contain 0, the object itself, or an address twice.
 pub fn check_ancestors(object: usize, ancestors: &[usize]) -> Result<(), Error> {
-    /// Up to here comparing each with each is faster than sorting a copy.
+    /// Up to this number, comparing each with each is faster than sorting a copy.
     const FEW: usize = 16;
     if ancestors.contains(&0) {
         return Err(Error::invalid(c"an ancestor is null"));

@@ -13,7 +13,6 @@ use super::{AtomicBool, Ordering};
 pub type Lock<T> = lock_api::Mutex<RawSpinLock, T>;
 
 /// Gives access to what a [`Lock`] guards, and unlocks it when dropped. It stays on its thread.
-#[allow(dead_code, reason = "the core does not name the guards yet")]
 pub type LockGuard<'a, T> = lock_api::MutexGuard<'a, RawSpinLock, T>;
 
 /// Makes an unlocked lock.

@@ -17,16 +17,16 @@
 //!
 //! 1. The [`fork_lock`]: shared by whatever takes another lock, exclusive while the process forks.
 //! 2. One stripe of the forest ([`crate::core::forest`]). No thread holds two stripes.
-//! 3. One shard of the pointer index ([`crate::core::index`]), for the length of one map operation.
-//! 4. The lock that adds memory to the slot table.
+//! 3. The lock of one filter ([`crate::core::filter`]), while its bits are computed anew.
+//! 4. One shard of the pointer index ([`crate::core::index`]), for the length of one map operation.
 //!
-//! A tracker's observer lock and the lock of the list of trackers are leaves: no lock is taken
-//! under them. Observers and visitors run with none of these held.
+//! The locks of the slot table's memory, of the death log, of a tracker's observer and of the list
+//! of trackers are leaves. No lock is taken under them. Observers and visitors run with none of
+//! these locks held.
 
 mod backoff;
 mod cache_padded;
 mod clock;
-#[allow(dead_code, reason = "the core does not use the exclusive side yet")]
 pub mod fork_lock;
 pub mod lock;
 mod membarrier;
@@ -38,7 +38,6 @@ pub mod shuttle_model;
 pub use backoff::Backoff;
 pub use cache_padded::CachePadded;
 pub use clock::now_ns;
-#[allow(unused_imports, reason = "the core does not name the guards yet")]
 pub use lock::{Lock, LockGuard};
 
 #[cfg(loom)]
