@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "lot_python/changes.h"
 #include "lot_python/slots.h"
 #include "lot/mlir_c.h"
 #include "mlir-c/Bindings/Python/Interop.h"
@@ -258,7 +259,7 @@ void destroyNow(ContextState &state, MlirOperation operation, lot::Ref ref, cons
   ++state.changes;
   --rootCount;
   dropInnerUses(operation);
-  mlirOperationDestroy(operation);
+  destroyOperation(operation);
 }
 
 bool isInUse(MlirOperation operation) {
@@ -304,7 +305,7 @@ void endContext(ContextState &state, MlirContext context) noexcept {
     mlirOperationWalk(
         orphan,
         [](MlirOperation operation, void *) {
-          mlirOperationSetOperands(operation, 0, nullptr);
+          dropOperands(operation);
           return MlirWalkResultAdvance;
         },
         nullptr, MlirWalkPreOrder);
@@ -314,13 +315,6 @@ void endContext(ContextState &state, MlirContext context) noexcept {
 }
 
 // ---- Checks.
-
-bool encloses(MlirOperation outer, MlirOperation inner) {
-  for (; !mlirOperationIsNull(inner); inner = mlirOperationGetParentOperation(inner))
-    if (inner.ptr == outer.ptr)
-      return true;
-  return false;
-}
 
 namespace {
 
@@ -374,7 +368,7 @@ void dropInnerUses(MlirOperation operation) {
   for (intptr_t i = 0, e = mlirOperationGetNumResults(operation); i < e; ++i) {
     MlirValue result = mlirOperationGetResult(operation, i);
     for (MlirOpOperand use; use = mlirValueGetFirstUse(result), !mlirOpOperandIsNull(use);)
-      mlirOperationSetOperands(mlirOpOperandGetOwner(use), 0, nullptr);
+      dropOperands(mlirOpOperandGetOwner(use));
   }
   // MLIR destroys one region after the other, and only forgets uses within each.
   if (mlirOperationGetNumRegions(operation) < 2)
@@ -384,11 +378,11 @@ void dropInnerUses(MlirOperation operation) {
       [](MlirOperation inner, void *root) {
         if (inner.ptr == root)
           return MlirWalkResultAdvance;
-        mlirOperationSetOperands(inner, 0, nullptr);
+        dropOperands(inner);
         MlirBlock home = mlirOperationGetBlock(inner);
         for (intptr_t i = 0, e = mlirOperationGetNumSuccessors(inner); i < e; ++i)
           if (mlirBlockGetParentRegion(mlirOperationGetSuccessor(inner, i)).ptr != mlirBlockGetParentRegion(home).ptr)
-            mlirOperationSetSuccessor(inner, i, home);
+            redirectBranch(inner, i, home);
         return MlirWalkResultAdvance;
       },
       operation.ptr, MlirWalkPreOrder);
@@ -407,44 +401,10 @@ void requireNotInside(MlirOperation operation, MlirBlock block) {
     refuse(quotedName(operation) + " cannot be put into a block of its own.");
 }
 
-// ---- Frames.
-
-namespace {
-std::vector<Frame *> frames; // of all threads; guarded by the GIL
-}
-
-Frame::Frame(MlirOperation root, MlirOperation writable) : root(root), writable(writable) { frames.push_back(this); }
-
-Frame::~Frame() {
-  // Frames of several threads may be interleaved.
-  frames.erase(std::find(frames.rbegin(), frames.rend(), this).base() - 1);
-}
-
-void requireChangeable(MlirOperation operation, bool inside) {
-  for (Frame *frame : frames) {
-    bool around = encloses(operation, frame->root) && !(inside && operation.ptr == frame->root.ptr);
-    if (!around && !encloses(frame->root, operation))
-      continue;
-    bool allowed = !around && frame->writable.ptr && (inside || operation.ptr != frame->writable.ptr) &&
-                   encloses(frame->writable, operation);
-    if (!allowed)
-      refuse(quotedName(operation) + " cannot be erased or moved now: MLIR is at work on " + quotedName(frame->root) + ".");
-  }
-}
-
 void noteShown() noexcept {
   // Without a run of ours it is somebody else's IR.
-  if (frames.empty())
+  if (!isAnythingAtWork())
     noteForeignRoot();
-}
-
-bool isAtWork(MlirContext context) {
-  return std::any_of(frames.begin(), frames.end(),
-                     [&](Frame *frame) { return mlirOperationGetContext(frame->root).ptr == context.ptr; });
-}
-
-bool isInFrame(MlirOperation operation) {
-  return std::any_of(frames.begin(), frames.end(), [&](Frame *frame) { return encloses(operation, frame->root); });
 }
 
 // ---- Capsules.
@@ -521,12 +481,14 @@ void checkCapsule(nb::handle capsule) {
     requireCapsuleLive(ticket->ref);
 }
 
-nb::object takeCapsule(nb::handle capsule) {
+nb::object takeCapsule(nb::handle capsule, void (*check)(nb::handle)) {
   Ticket *ticket = findTicket(capsule);
   if (!ticket)
     return {};
   if (ticket->taken)
     raiseInvalidated("the capsule has been invalidated: somebody else has taken over what it stands for");
+  if (check)
+    check(ticket->owner);
   ticket->taken = true;
   return std::move(ticket->owner);
 }
