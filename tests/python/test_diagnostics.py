@@ -373,8 +373,10 @@ def test_threads_that_share_a_handler(ctx, place):
         return True
 
     wrong = []
+    both = threading.Barrier(2)
 
     def work(name):
+        both.wait(60)  # or one might get the number of the other
         for i in range(100):
             place.emit_error(f"{name} {i}")
             try:
@@ -384,6 +386,7 @@ def test_threads_that_share_a_handler(ctx, place):
                     wrong.append(error.error_diagnostics)
         if by_thread.get(threading.get_ident()) != [f"{name} {i}" for i in range(100)]:
             wrong.append(name)
+        both.wait(60)
 
     try:
         with ctx.attach_diagnostic_handler(handler):

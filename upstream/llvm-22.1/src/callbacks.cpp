@@ -7,6 +7,13 @@
 
 namespace nb = nanobind;
 
+// MLIRContext::enterMultiThreadedExecution and exitMultiThreadedExecution, which the C API does not have. They may be
+// hidden in another build of MLIR.
+extern "C" {
+__attribute__((weak)) void _ZN4mlir11MLIRContext27enterMultiThreadedExecutionEv(void *);
+__attribute__((weak)) void _ZN4mlir11MLIRContext26exitMultiThreadedExecutionEv(void *);
+}
+
 namespace lot_python {
 
 namespace {
@@ -17,6 +24,7 @@ thread_local RewriteScope *currentRewrite = nullptr;
 /// A pass may be in a library that was loaded a moment ago.
 ContextState &prepare(ContextState &state, MlirOperation operation, lot::Ref root, const char *what, const Frame *besides) {
   requireRunnable(operation, what, besides);
+  requireSelfContained(operation, what);
   refresh();
   if (!root.isNull() && !root.isLive())
     raiseInvalidated("the operation has been invalidated: a library was loaded that cannot be observed");
@@ -88,6 +96,27 @@ void reportUnraisable(const char *where) noexcept {
   setPythonError();
   nb::object context = nb::steal(PyUnicode_FromString(where));
   PyErr_WriteUnraisable(context.ptr());
+}
+
+namespace {
+bool canSuspend() noexcept {
+  return &_ZN4mlir11MLIRContext27enterMultiThreadedExecutionEv && &_ZN4mlir11MLIRContext26exitMultiThreadedExecutionEv;
+}
+} // namespace
+
+SuspendedPasses::SuspendedPasses(MlirContext context) noexcept : context(context) {
+  if (canSuspend())
+    _ZN4mlir11MLIRContext26exitMultiThreadedExecutionEv(context.ptr);
+}
+
+SuspendedPasses::~SuspendedPasses() {
+  if (canSuspend())
+    _ZN4mlir11MLIRContext27enterMultiThreadedExecutionEv(context.ptr);
+}
+
+void requireSettable(MlirContext context) {
+  if (!canSuspend() && isAtWork(context))
+    refuse("The context's settings cannot be changed now: MLIR is at work in it.");
 }
 
 WritableScope::WritableScope(MlirOperation writable) : run(currentRun) {

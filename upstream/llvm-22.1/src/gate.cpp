@@ -98,6 +98,97 @@ void requireRunnable(MlirOperation root, const char *what, const Frame *besides)
   }
 }
 
+namespace {
+
+MlirOperation rootOf(MlirOperation operation) {
+  for (MlirOperation outer; outer = mlirOperationGetParentOperation(operation), !mlirOperationIsNull(outer);)
+    operation = outer;
+  return operation;
+}
+
+/// Looks for ties between a part of a tree of operations and what is not in that tree.
+class Ties {
+public:
+  explicit Ties(MlirOperation root) : tree(rootOf(root)) {}
+
+  /// The operation outside of the tree and the one inside, if there are such.
+  MlirOperation outside = {nullptr}, inside = {nullptr};
+
+  MlirWalkResult visit(MlirOperation operation) {
+    MlirBlock home = mlirOperationGetBlock(operation);
+    for (intptr_t i = 0, e = mlirOperationGetNumOperands(operation); i < e; ++i) {
+      MlirValue operand = mlirOperationGetOperand(operation, i);
+      if (mlirValueIsNull(operand))
+        continue;
+      bool isArgument = mlirValueIsABlockArgument(operand);
+      MlirBlock block = isArgument ? mlirBlockArgumentGetOwner(operand) : mlirOperationGetBlock(mlirOpResultGetOwner(operand));
+      if (isArgument || block.ptr == nullptr || block.ptr != home.ptr)
+        check(operation, isArgument ? mlirBlockGetParentOperation(block) : mlirOpResultGetOwner(operand), block, home);
+    }
+    for (intptr_t i = 0, e = mlirOperationGetNumSuccessors(operation); i < e; ++i) {
+      MlirBlock block = mlirOperationGetSuccessor(operation, i);
+      if (mlirBlockGetParentRegion(block).ptr != mlirBlockGetParentRegion(home).ptr)
+        check(operation, mlirBlockGetParentOperation(block), block, home);
+    }
+    for (intptr_t i = 0, e = mlirOperationGetNumResults(operation); i < e; ++i)
+      checkUsers(operation, mlirOperationGetResult(operation, i), home);
+    for (intptr_t r = 0, e = mlirOperationGetNumRegions(operation); r < e; ++r)
+      for (MlirBlock block = mlirRegionGetFirstBlock(mlirOperationGetRegion(operation, r)); !mlirBlockIsNull(block);
+           block = mlirBlockGetNextInRegion(block)) {
+        for (intptr_t i = 0, n = mlirBlockGetNumArguments(block); i < n; ++i)
+          checkUsers(operation, mlirBlockGetArgument(block, i), block);
+        for (intptr_t i = 0, n = mlirBlockGetNumPredecessors(block); i < n; ++i) {
+          MlirBlock from = mlirBlockGetPredecessor(block, i);
+          if (mlirBlockIsNull(from))
+            outside = inside = operation; // a branch that is in no block
+          else if (mlirBlockGetParentRegion(from).ptr != mlirBlockGetParentRegion(block).ptr)
+            check(operation, mlirBlockGetTerminator(from), from, block);
+        }
+      }
+    return mlirOperationIsNull(inside) ? MlirWalkResultAdvance : MlirWalkResultInterrupt;
+  }
+
+private:
+  void check(MlirOperation operation, MlirOperation other, MlirBlock place, MlirBlock home) {
+    if (!mlirBlockIsNull(place) && place.ptr == home.ptr)
+      return;
+    MlirOperation root = mlirOperationIsNull(other) ? other : rootOf(other);
+    if (root.ptr != tree.ptr)
+      inside = operation, outside = mlirOperationIsNull(other) ? operation : other;
+  }
+
+  void checkUsers(MlirOperation operation, MlirValue value, MlirBlock home) {
+    for (MlirOpOperand use = mlirValueGetFirstUse(value); !mlirOpOperandIsNull(use); use = mlirOpOperandGetNextUse(use)) {
+      MlirOperation user = mlirOpOperandGetOwner(use);
+      check(operation, user, mlirOperationGetBlock(user), home);
+    }
+  }
+
+  MlirOperation tree;
+};
+
+} // namespace
+
+void requireSelfContained(MlirOperation root, const char *what) {
+  if (rootCount < 2)
+    return;
+  Ties ties(root);
+  auto look = [&] {
+    ties.outside = ties.inside = {nullptr};
+    mlirOperationWalk(
+        root, [](MlirOperation operation, void *ties) { return static_cast<Ties *>(ties)->visit(operation); }, &ties,
+        MlirWalkPreOrder);
+    return !mlirOperationIsNull(ties.inside);
+  };
+  if (!look())
+    return;
+  PyGC_Collect(); // what nobody can reach any more does not count
+  if (look())
+    refuse(std::string(what) + " cannot work on " + quotedName(root) + ": " + quotedName(ties.inside) + " in it and " +
+           quotedName(ties.outside) + " outside of it use one another's values or blocks, and the latter is not in the same "
+           "tree of operations. Insert it, erase it, or drop it first.");
+}
+
 bool isInFrame(MlirOperation operation) {
   return std::any_of(frames.begin(), frames.end(), [&](Frame *frame) { return encloses(operation, frame->root); });
 }

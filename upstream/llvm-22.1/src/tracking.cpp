@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "llvm/ADT/SmallVector.h"
 #include "lot_python/changes.h"
 #include "lot_python/slots.h"
 #include "lot/mlir_c.h"
@@ -330,29 +331,38 @@ MlirOperation findUserOutside(MlirOperation root, MlirValue value, MlirBlock hom
   return {nullptr};
 }
 
-MlirOperation findUserOutside(MlirOperation root, MlirOperation operation, MlirBlock home, bool results) {
+/// With its own stack: IR may be nested deeper than the thread's.
+MlirOperation findUserOutside(MlirOperation root, bool results) {
   MlirOperation user = {nullptr};
-  for (intptr_t i = 0, e = results ? mlirOperationGetNumResults(operation) : 0; i < e; ++i)
-    if (user = findUserOutside(root, mlirOperationGetResult(operation, i), home); user.ptr)
+  for (intptr_t i = 0, e = results ? mlirOperationGetNumResults(root) : 0; i < e; ++i)
+    if (user = findUserOutside(root, mlirOperationGetResult(root, i), {nullptr}); user.ptr)
       return user;
-  for (intptr_t r = 0, e = mlirOperationGetNumRegions(operation); r < e; ++r) {
-    MlirBlock block = mlirRegionGetFirstBlock(mlirOperationGetRegion(operation, r));
-    for (; !mlirBlockIsNull(block); block = mlirBlockGetNextInRegion(block)) {
-      for (intptr_t i = 0, n = mlirBlockGetNumArguments(block); i < n; ++i)
-        if (user = findUserOutside(root, mlirBlockGetArgument(block, i), block); user.ptr)
-          return user;
-      for (intptr_t i = 0, n = mlirBlockGetNumPredecessors(block); i < n; ++i) {
-        MlirBlock predecessor = mlirBlockGetPredecessor(block, i);
-        MlirOperation owner = {nullptr};
-        if (!mlirBlockIsNull(predecessor))
-          owner = mlirBlockGetParentOperation(predecessor);
-        if (!encloses(root, owner))
-          return owner.ptr ? owner : root; // a detached branch has no block to be found by
+  llvm::SmallVector<MlirOperation, 16> open = {root}; // operations with regions
+  while (!open.empty()) {
+    MlirOperation operation = open.pop_back_val();
+    for (intptr_t r = 0, e = mlirOperationGetNumRegions(operation); r < e; ++r) {
+      MlirBlock block = mlirRegionGetFirstBlock(mlirOperationGetRegion(operation, r));
+      for (; !mlirBlockIsNull(block); block = mlirBlockGetNextInRegion(block)) {
+        for (intptr_t i = 0, n = mlirBlockGetNumArguments(block); i < n; ++i)
+          if (user = findUserOutside(root, mlirBlockGetArgument(block, i), block); user.ptr)
+            return user;
+        for (intptr_t i = 0, n = mlirBlockGetNumPredecessors(block); i < n; ++i) {
+          MlirBlock predecessor = mlirBlockGetPredecessor(block, i);
+          MlirOperation owner = {nullptr};
+          if (!mlirBlockIsNull(predecessor))
+            owner = mlirBlockGetParentOperation(predecessor);
+          if (!encloses(root, owner))
+            return owner.ptr ? owner : root; // a detached branch has no block to be found by
+        }
+        MlirOperation inner = mlirBlockGetFirstOperation(block);
+        for (; !mlirOperationIsNull(inner); inner = mlirOperationGetNextInBlock(inner)) {
+          for (intptr_t i = 0, n = mlirOperationGetNumResults(inner); i < n; ++i)
+            if (user = findUserOutside(root, mlirOperationGetResult(inner, i), block); user.ptr)
+              return user;
+          if (mlirOperationGetNumRegions(inner) != 0)
+            open.push_back(inner);
+        }
       }
-      MlirOperation inner = mlirBlockGetFirstOperation(block);
-      for (; !mlirOperationIsNull(inner); inner = mlirOperationGetNextInBlock(inner))
-        if (user = findUserOutside(root, inner, block, true); user.ptr)
-          return user;
     }
   }
   return user;
@@ -361,7 +371,7 @@ MlirOperation findUserOutside(MlirOperation root, MlirOperation operation, MlirB
 } // namespace
 
 MlirOperation findOutsideUser(MlirOperation operation, bool results) {
-  return findUserOutside(operation, operation, {nullptr}, results);
+  return findUserOutside(operation, results);
 }
 
 void dropInnerUses(MlirOperation operation) {

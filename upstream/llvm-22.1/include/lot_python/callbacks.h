@@ -154,8 +154,11 @@ template <typename Function> bool callPython(const char *where, Function &&funct
     return false;
   noteShown();
   CallbackScope scope;
+  std::size_t roots = rootCount;
   try {
     std::forward<Function>(function)();
+    if (run && rootCount > roots)
+      requireSelfContained(run->getRoot(), where); // the callback has left something detached
     return true;
   } catch (...) {
     if (run)
@@ -205,6 +208,23 @@ private:
   OpaqueRun *run;
   MlirOperation saved = {nullptr};
 };
+
+/// While a pass manager runs, a context counts as used by several threads: MLIR ends the process if a dialect is loaded
+/// or a setting is changed. In a callback of a Python pass no other thread of MLIR's is at work, so there a program may
+/// do that.
+class LOT_PYTHON_API SuspendedPasses {
+public:
+  explicit SuspendedPasses(MlirContext context) noexcept;
+  SuspendedPasses(const SuspendedPasses &) = delete;
+  SuspendedPasses &operator=(const SuspendedPasses &) = delete;
+  ~SuspendedPasses();
+
+private:
+  MlirContext context;
+};
+
+/// Refuses to change a context's settings while MLIR is at work in it, if that cannot be suspended.
+LOT_PYTHON_API void requireSettable(MlirContext context);
 
 /// Counts while something runs.
 class Counted {

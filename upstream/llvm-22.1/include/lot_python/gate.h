@@ -57,6 +57,11 @@ LOT_PYTHON_API void requireStays(MlirOperation operation, MlirOperation target);
 /// Before `what` (a pass pipeline, a driver, a script) is run on the operation. `besides`: a guard of the same run.
 LOT_PYTHON_API void requireRunnable(MlirOperation root, const char *what, const Frame *besides = nullptr);
 
+/// Before C++ code works on the operation, and goes on with it: nothing outside of the tree that it is in may use values
+/// or blocks in it, and it may use none from there. MLIR ends the process, or leaves null pointers, if such a value
+/// goes, and if it looks for the place of such a user.
+LOT_PYTHON_API void requireSelfContained(MlirOperation root, const char *what);
+
 /// Whether ending the operation would pull it from under MLIR.
 bool isInFrame(MlirOperation operation);
 /// Whether MLIR is at work in a context, on whatever thread.

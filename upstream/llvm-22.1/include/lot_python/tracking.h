@@ -117,7 +117,7 @@ MlirIdentifier getIdentifier(ContextState &state, MlirContext context, const std
 /// How many roots there are in all contexts: operations that nothing encloses, such as modules. Whatever
 /// Python owns is counted once, as long as it is one; nothing can use a part of a root from outside of it if
 /// there is no other one. Guarded by the GIL.
-extern std::size_t rootCount;
+LOT_PYTHON_API extern std::size_t rootCount;
 /// There is a root that the bindings do not own, and do not hear the end of.
 inline void noteForeignRoot() { ++rootCount; }
 /// MLIR calls Python, and shows it operations.
