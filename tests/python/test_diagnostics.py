@@ -446,3 +446,33 @@ def test_handler_holds_no_context(ctx):
     handler = ir.Context().attach_diagnostic_handler(lambda diagnostic: True)
     gc.collect()
     assert not handler.attached
+
+
+# ---- Each call that may emit something.
+
+
+def test_calls_that_emit_tell_before_they_return(ctx, invalid):
+    from mlir.dialects import llvm
+    from mlir.execution_engine import ExecutionEngine
+
+    seen = []
+    strange = ir.Module.parse("module { func.func @f() { return } }", ctx)
+    i32 = ir.Type.parse("i32", ctx)
+    calls = {
+        "engine": lambda: ExecutionEngine(strange),
+        "parse": lambda: ir.Module.parse("nonsense", ctx),
+        "verify": invalid.operation.verify,
+        "type": lambda: ir.Type.parse("tensor<wrong", ctx),
+        "attribute": lambda: ir.Attribute.parse("dense<", ctx),
+        "checked": lambda: ir.VectorType.get([-3], i32, loc=ir.Location.unknown(ctx)),
+        "llvm": lambda: llvm.translate_module_to_llvmir(strange.operation) and None,
+    }
+    ctx.emit_error_diagnostics = True
+    with ctx.attach_diagnostic_handler(noting(seen, "told", answer=True)):
+        for name, call in calls.items():
+            seen.clear()
+            try:
+                call()
+            except Exception:
+                pass
+            assert seen, name

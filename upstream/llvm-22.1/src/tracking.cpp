@@ -534,7 +534,7 @@ void populate(nb::module_ &m) {
   bool structural = source && std::strcmp(source, "structural") == 0;
   if (!structural) {
     // If they cannot be installed, the status says why, and structural mode it is.
-    const void *symbol = reinterpret_cast<const void *>(&mlirOperationDestroy);
+    const void *symbol = reinterpret_cast<const void *>(&mlirContextCreate);
     lot::Status(lot_mlir_install_load_hooks(tracker.raw(), symbol, lot_mlir_c_self_test, nullptr)).ignore();
   }
   m.def(
