@@ -221,6 +221,12 @@ MlirIdentifier getIdentifier(ContextState &state, MlirContext context, const std
   return entry->second;
 }
 
+void noteAttribute(ContextState &state, const std::string &name) {
+  MlirStringRef symbolName = mlirSymbolTableGetSymbolAttributeName();
+  if (mlirStringRefEqual(mlirStringRefCreate(name.data(), name.size()), symbolName))
+    ++state.changes;
+}
+
 // ---- Acts that end objects.
 
 std::size_t rootCount = 0;
