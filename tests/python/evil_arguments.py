@@ -310,7 +310,8 @@ def run_in_child(world, program):
             exec(statement, world)
         result = call()
     except BaseException as error:  # noqa: BLE001
-        if isinstance(error, (NameError, SyntaxError)) and "evil" not in str(error):
+        # An argument may be gone by itself when `act_drop` is called early.
+        if isinstance(error, SyntaxError) or type(error) is NameError and "act_drop" not in program:
             os._exit(3)
         result = None
     world["touch"](result)
