@@ -362,11 +362,7 @@ def main():
         os.execve(sys.executable, [sys.executable] + sys.argv, {**os.environ, **FILLED})
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import evil_world
-    import copy
-    import pickle
-    import weakref
     world = vars(evil_world)
-    world.update(copy=copy, pickle=pickle, weakref=weakref)
     enumeration = Enumeration(evil_world)
     part, _, parts = options.slice.partition("/")
     chosen = [(f, p) for f, p in calls(enumeration) if is_chosen(p, int(part), int(parts)) and (options.only in f or options.only in p)]

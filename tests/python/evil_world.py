@@ -6,10 +6,11 @@ Every name here is an argument. A name that begins with `dead_` ends before the 
 that no name is an instance of.
 """
 import array
+import copy
 import gc
 import io
-import sys
-import tempfile
+import pickle
+import weakref
 
 from mlir import ir, passmanager, rewrite
 from mlir._mlir_libs import _mlir
@@ -460,3 +461,4 @@ gc.collect()
 gc.freeze()  # a collection in a forked child need not look at all of this
 LAST = ("module", "add", "value", "block", "attr0", "attr12", "type5", "location5", "detached", "tree", "f_module")
 ROOTS = ("module", "root", "detached", "tree", "alone", "f_module", "f_root", "f_alone", "f_detached", "f_tree")
+__all__ = [name for name in globals() if not name.startswith("__")] + ["__all__"]

@@ -17,6 +17,7 @@
 #include "mlir/IR/BuiltinAttributeInterfaces.h"
 #include "mlir/IR/Dialect.h"
 #include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/SymbolTable.h"
 
 namespace nb = nanobind;
@@ -874,6 +875,26 @@ MlirLlvmThreadPool mlirContextGetThreadPool(MlirContext context) {
 }
 
 // ---- Whatever runs.
+
+MlirLogicalResult mlirApplyPatternsAndFoldGreedily(MlirModule module, MlirFrozenRewritePatternSet patterns,
+                                                   MlirGreedyRewriteDriverConfig config) {
+  requirePlacedOperands(mlirModuleGetOperation(module), "rewritten");
+  return ::mlirApplyPatternsAndFoldGreedily(module, patterns, config);
+}
+
+MlirLogicalResult mlirApplyPatternsAndFoldGreedilyWithOp(MlirOperation operation, MlirFrozenRewritePatternSet patterns,
+                                                         MlirGreedyRewriteDriverConfig config) {
+  if (mlirOperationGetNumRegions(operation) != 0 && !unwrap(operation)->hasTrait<mlir::OpTrait::IsIsolatedFromAbove>())
+    refuse(quotedName(operation) + " is not isolated from above: the greedy driver works on operations that are, such as "
+                                   "functions and modules.");
+  requirePlacedOperands(operation, "rewritten");
+  return ::mlirApplyPatternsAndFoldGreedilyWithOp(operation, patterns, config);
+}
+
+void mlirWalkAndApplyPatterns(MlirOperation operation, MlirFrozenRewritePatternSet patterns) {
+  requirePlacedOperands(operation, "rewritten");
+  ::mlirWalkAndApplyPatterns(operation, patterns);
+}
 
 MlirLogicalResult mlirPassManagerRunOnOp(MlirPassManager manager, MlirOperation operation) {
   requirePlacedOperands(operation, "worked on by passes");

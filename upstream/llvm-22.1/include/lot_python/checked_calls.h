@@ -144,6 +144,9 @@ namespace checked {
   X(mlirAsmStateCreateForValue)                                                                                        \
   X(mlirContextGetThreadPool)                                                                                          \
   /* Whatever runs. */                                                                                                 \
+  X(mlirApplyPatternsAndFoldGreedily)                                                                                  \
+  X(mlirApplyPatternsAndFoldGreedilyWithOp)                                                                           \
+  X(mlirWalkAndApplyPatterns)                                                                                         \
   X(mlirPassManagerRunOnOp)                                                                                            \
   X(mlirExecutionEngineCreate)                                                                                         \
   X(mlirTranslateModuleToLLVMIRToString)                                                                               \
@@ -246,6 +249,9 @@ LOT_PYTHON_CHECKED_CALLS(LOT_PYTHON_SAME)
 #define mlirAsmStateCreateForOperation lot_python::checked::mlirAsmStateCreateForOperation
 #define mlirAsmStateCreateForValue lot_python::checked::mlirAsmStateCreateForValue
 #define mlirContextGetThreadPool lot_python::checked::mlirContextGetThreadPool
+#define mlirApplyPatternsAndFoldGreedily lot_python::checked::mlirApplyPatternsAndFoldGreedily
+#define mlirApplyPatternsAndFoldGreedilyWithOp lot_python::checked::mlirApplyPatternsAndFoldGreedilyWithOp
+#define mlirWalkAndApplyPatterns lot_python::checked::mlirWalkAndApplyPatterns
 #define mlirPassManagerRunOnOp lot_python::checked::mlirPassManagerRunOnOp
 #define mlirExecutionEngineCreate lot_python::checked::mlirExecutionEngineCreate
 #define mlirTranslateModuleToLLVMIRToString lot_python::checked::mlirTranslateModuleToLLVMIRToString
@@ -290,6 +296,8 @@ LOT_PYTHON_CHECKED_CALLS(LOT_PYTHON_SAME)
 #define mlirValueSetType (*lot_python::oneContext<&mlirValueSetType>)
 #define mlirValueReplaceAllUsesOfWith (*lot_python::oneContext<&mlirValueReplaceAllUsesOfWith>)
 #define mlirValueReplaceAllUsesExcept (*lot_python::oneContext<&mlirValueReplaceAllUsesExcept>)
+#define mlirRewriterBaseReplaceOpWithOperation (*lot_python::oneContext<&mlirRewriterBaseReplaceOpWithOperation>)
+#define mlirRewriterBaseReplaceOpWithValues (*lot_python::oneContext<&mlirRewriterBaseReplaceOpWithValues>)
 #define mlirInferTypeOpInterfaceInferReturnTypes (*lot_python::oneContext<&mlirInferTypeOpInterfaceInferReturnTypes>)
 #define mlirInferShapedTypeOpInterfaceInferReturnTypes (*lot_python::oneContext<&mlirInferShapedTypeOpInterfaceInferReturnTypes>)
 
