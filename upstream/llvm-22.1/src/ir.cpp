@@ -47,7 +47,15 @@ void requireBlock(MlirOperation operation) {
 // ---- Contexts and modules.
 
 size_t PyMlirContext::getLiveOperationCount() {
-  return tracker.countInScope(reinterpret_cast<std::uint64_t>(context.ptr), LOT_MLIR_OPERATION);
+  std::uint64_t scope = reinterpret_cast<std::uint64_t>(context.ptr);
+  if (state.numberings == 0)
+    return tracker.countInScope(scope, LOT_MLIR_OPERATION);
+  std::size_t count = 0;
+  (void)tracker.forEach(&scope, LOT_MLIR_OPERATION, [&](lot::Ref, void *user) {
+    count += user != nullptr;
+    return true;
+  });
+  return count;
 }
 
 nb::list PyMlirContext::getLiveOperationObjects() {
@@ -128,7 +136,10 @@ PyOperation::~PyOperation() {
 }
 
 void PyOperation::release() {
-  getTrackedRef().release().ignore();
+  if (getState().numberings > 0)
+    getTrackedRef().setUser(nullptr).ignore();
+  else
+    getTrackedRef().release().ignore();
   if (getState().observed)
     noteReleased(*this);
 }
@@ -203,6 +214,10 @@ PyOperationRef PyOperation::createDetached(PyMlirContextRef contextRef, MlirOper
 
 nb::object PyOpView::constructDerived(const nb::object &cls, const nb::object &operation) {
   static nb::handle base = nb::type<PyOpView>(); // a look-up in a map
+  bool isView = PyType_Check(cls.ptr()) &&
+                PyType_IsSubtype(reinterpret_cast<PyTypeObject *>(cls.ptr()), reinterpret_cast<PyTypeObject *>(base.ptr()));
+  if (PyType_Check(cls.ptr()) && !isView)
+    throw nb::type_error("The class of an operation has to be derived from OpView.");
   auto newOf = [](nb::handle type) { return PyType_GetSlot(reinterpret_cast<PyTypeObject *>(type.ptr()), Py_tp_new); };
   if (!PyType_Check(cls.ptr()) || newOf(cls) != newOf(base)) {
     // A class with a `__new__` of its own.
@@ -304,6 +319,7 @@ void PyOperation::detachFromParent() {
 void PyOperation::moveTo(MlirBlock block, MlirOperation before) {
   requireMovable();
   requireNotInside(operation, block);
+  requireContext(mlirOperationGetContext(operation), block);
   MlirBlock home = mlirOperationGetBlock(operation);
   if (mlirBlockIsNull(home)) {
     if (isAttached())
@@ -522,6 +538,11 @@ PyOperationRef &PyBlock::getParentOperation() {
   return parentOperation;
 }
 
+PyOperationRef &PyBlock::getShownOwner() {
+  PyOperationRef &owner = getParentOperation();
+  return shower && (*shower)->isLive() ? *shower : owner;
+}
+
 nb::object PyBlock::getCapsule() {
   return rememberCapsule(nb::steal(mlirPythonBlockToCapsule(get())), getParentOperation().getObject(), ref);
 }
@@ -736,10 +757,11 @@ PyBlock &PyInsertionPoint::getBlock() {
 
 void PyInsertionPoint::insert(PyOperationBase &operationBase) {
   PyOperation &operation = operationBase.getOperation();
+  PyBlock block = getBlock(); // may make and drop wrappers: what follows does not
   MlirOperation raw = operation.get();
   if (operation.isAttached())
     throw nb::value_error("Attempt to insert operation that is already attached");
-  MlirBlock target = getBlock().get();
+  MlirBlock target = block.get();
   MlirOperation before = {nullptr};
   if (refOperation) {
     before = (*refOperation)->get();
@@ -760,6 +782,7 @@ PyAsmState::PyAsmState(MlirValue value, bool useLocalScope) : rootRef(getValueOw
   if (useLocalScope)
     mlirOpPrintingFlagsUseLocalScope(flags);
   state = mlirAsmStateCreateForValue(value, flags);
+  known = std::make_unique<KnownValues>(root->getState(), root->getContext()->get(), root->get());
 }
 
 PyAsmState::PyAsmState(PyOperationBase &operation, bool useLocalScope)
@@ -769,6 +792,47 @@ PyAsmState::PyAsmState(PyOperationBase &operation, bool useLocalScope)
   if (useLocalScope)
     mlirOpPrintingFlagsUseLocalScope(flags);
   state = mlirAsmStateCreateForOperation(raw, flags);
+  known = std::make_unique<KnownValues>(root->getState(), root->getContext()->get(), raw);
+}
+
+PyAsmState::~PyAsmState() {
+  mlirAsmStateDestroy(state);
+  mlirOpPrintingFlagsDestroy(flags);
+}
+
+bool PyAsmState::knows(PyValue &value) {
+  MlirValue raw = value.get();
+  return !known->isReplaced(mlirValueIsABlockArgument(raw) ? raw.ptr : mlirOpResultGetOwner(raw).ptr);
+}
+
+void PyAsmState::requireUnchanged(MlirOperation operation) {
+  requireContext(root->getContext()->get(), operation);
+  struct Search {
+    KnownValues &known;
+    bool found;
+  } search = {*known, false};
+  mlirOperationWalk(
+      operation,
+      [](MlirOperation inner, void *data) {
+        auto *search = static_cast<Search *>(data);
+        bool &found = search->found;
+        found = search->known.isReplaced(inner.ptr);
+        for (intptr_t i = 0, e = mlirOperationGetNumOperands(inner); i < e && !found; ++i) {
+          MlirValue operand = mlirOperationGetOperand(inner, i);
+          found = search->known.isReplaced(mlirValueIsABlockArgument(operand) ? operand.ptr
+                                                                              : mlirOpResultGetOwner(operand).ptr);
+        }
+        for (intptr_t r = 0, n = mlirOperationGetNumRegions(inner); r < n && !found; ++r) {
+          MlirBlock block = mlirRegionGetFirstBlock(mlirOperationGetRegion(inner, r));
+          for (; !mlirBlockIsNull(block) && !found; block = mlirBlockGetNextInRegion(block))
+            for (intptr_t i = 0, e = mlirBlockGetNumArguments(block); i < e && !found; ++i)
+              found = search->known.isReplaced(mlirBlockGetArgument(block, i).ptr);
+        }
+        return found ? MlirWalkResultInterrupt : MlirWalkResultAdvance;
+      },
+      &search, MlirWalkPreOrder);
+  if (search.found)
+    refuse(quotedName(operation) + " has changed since the AsmState was made: make a new one.");
 }
 
 // ---- Symbol tables. MLIR's own keeps pointers to the symbols and is not told when they end.
@@ -888,6 +952,8 @@ PyStringAttribute PySymbolTable::insert(PyOperationBase &symbol) {
   MlirOperation raw = symbolOp.get();
   (void)symbolNameOf(raw);
   MlirOperation parent = mlirOperationGetParentOperation(raw);
+  refresh(raw); // raises if the table has lost its block
+  requireContext(mlirOperationGetContext(operation->get()), raw);
   if (mlirOperationIsNull(parent)) {
     symbolOp.requireMovable();
     requireNotInside(raw, mlirRegionGetFirstBlock(mlirOperationGetRegion(operation->get(), 0)));

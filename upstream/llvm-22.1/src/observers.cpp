@@ -230,6 +230,7 @@ void schedule() noexcept {
 // ---- Noting.
 
 std::vector<Position> positionsNow() {
+  WithoutCollection guard; // callers hold pointers into the IR
   std::vector<Position> positions;
   auto own = [](auto *object) { return nb::steal(reinterpret_cast<PyObject *>(object)); };
   nb::object frame = own(PyThreadState_GetFrame(PyThreadState_Get()));

@@ -84,6 +84,9 @@ std::string describeEnd(const lot_death &death) {
   case LOT_CAUSE_ERASED:
     return "was erased";
   case LOT_CAUSE_ANCESTOR_DESTROYED:
+    // A block argument ends with its block: what counts is how that ended.
+    if (lot_death ancestor; !act && lot_get_death(death.by, &ancestor) == LOT_OK && ancestor.cause != LOT_CAUSE_ERASED)
+      return describeEnd(ancestor);
     return act ? "ended when " + name + " " + act->what : "ended with an operation that enclosed it";
   case LOT_CAUSE_OPAQUE_MUTATION:
   case LOT_CAUSE_DESTROYED:
@@ -221,6 +224,12 @@ MlirIdentifier getIdentifier(ContextState &state, MlirContext context, const std
   if (isNew)
     entry->second = mlirIdentifierGet(context, mlirStringRefCreate(name.data(), name.size()));
   return entry->second;
+}
+
+void noteAttribute(ContextState &state, const std::string &name) {
+  MlirStringRef symbolName = mlirSymbolTableGetSymbolAttributeName();
+  if (mlirStringRefEqual(mlirStringRefCreate(name.data(), name.size()), symbolName))
+    ++state.changes;
 }
 
 // ---- Acts that end objects.

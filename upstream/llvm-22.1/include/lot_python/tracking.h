@@ -103,6 +103,8 @@ struct ContextState {
   /// Operations that lost their last owner in Python while something else still uses their results, or
   /// still is at work on them. Destroyed as soon as that is over.
   std::vector<MlirOperation> orphans;
+  /// How many `AsmState`s there are. As long as there is one, an operation that loses its wrapper stays tracked.
+  std::size_t numberings = 0;
   /// Null as long as nobody wants to be told of ended operations.
   std::shared_ptr<Observed> observed;
   /// Where diagnostics go; there as long as the context.
@@ -113,6 +115,9 @@ struct ContextState {
 
 /// The identifier of an attribute's name. MLIR's own search costs as much as making a wrapper.
 MlirIdentifier getIdentifier(ContextState &state, MlirContext context, const std::string &name);
+
+/// An attribute of an operation is set or removed. A symbol table has to look again when it was a symbol's name.
+void noteAttribute(ContextState &state, const std::string &name);
 
 /// How many roots there are in all contexts: operations that nothing encloses, such as modules. Whatever
 /// Python owns is counted once, as long as it is one; nothing can use a part of a root from outside of it if
