@@ -166,7 +166,7 @@ void requirePlacedOperands(MlirOperation operation, const char *act) {
            " uses a result of an operation that is in no block. Insert that operation, or replace its uses, first.");
 }
 
-void requireSelfContained(MlirOperation operation, const char *act) {
+void requireUsesInside(MlirOperation operation, const char *act) {
   struct Search {
     MlirOperation root, found;
   } search = {operation, {nullptr}};
@@ -858,13 +858,13 @@ MlirAsmState mlirAsmStateCreateForValue(MlirValue value, MlirOpPrintingFlags fla
 }
 
 void mlirOperationWriteBytecode(MlirOperation operation, MlirStringCallback callback, void *data) {
-  requireSelfContained(operation, "written as bytecode");
+  requireUsesInside(operation, "written as bytecode");
   ::mlirOperationWriteBytecode(operation, callback, data);
 }
 
 MlirLogicalResult mlirOperationWriteBytecodeWithConfig(MlirOperation operation, MlirBytecodeWriterConfig config,
                                                        MlirStringCallback callback, void *data) {
-  requireSelfContained(operation, "written as bytecode");
+  requireUsesInside(operation, "written as bytecode");
   return ::mlirOperationWriteBytecodeWithConfig(operation, config, callback, data);
 }
 

@@ -40,7 +40,7 @@ LOT_PYTHON_API void requirePlacedOperands(MlirOperation operation, const char *a
 /// Whether there is such a use.
 LOT_PYTHON_API bool usesUnplacedValues(MlirOperation operation);
 /// Raises ValueError if something inside of `operation` uses a value or block from outside of it.
-LOT_PYTHON_API void requireSelfContained(MlirOperation operation, const char *act);
+LOT_PYTHON_API void requireUsesInside(MlirOperation operation, const char *act);
 
 // ---- What an operation can be made with.
 
