@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "lot_python/changes.h"
 
+#include "lot_python/checked_calls.h"
 #include "mlir-c/Dialect/Linalg.h"
 #include "mlir-c/Dialect/Transform/Interpreter.h"
+
+#include "lot_python/checked_transform.h"
 
 namespace lot_python {
 

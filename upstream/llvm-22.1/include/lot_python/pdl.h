@@ -26,6 +26,7 @@ class PdlFunctions {
 public:
   /// Reads the uses of native functions in a module of patterns, which has to be alive.
   void collect(MlirOperation module) {
+    functions.clear(); // of an earlier attempt
     mlirOperationWalk(
         module,
         [](MlirOperation operation, void *self) {
