@@ -452,7 +452,6 @@ def test_handler_holds_no_context(ctx):
 
 
 def test_calls_that_emit_tell_before_they_return(ctx, invalid):
-    from mlir.dialects import llvm
     from mlir.execution_engine import ExecutionEngine
 
     seen = []
@@ -465,7 +464,6 @@ def test_calls_that_emit_tell_before_they_return(ctx, invalid):
         "type": lambda: ir.Type.parse("tensor<wrong", ctx),
         "attribute": lambda: ir.Attribute.parse("dense<", ctx),
         "checked": lambda: ir.VectorType.get([-3], i32, loc=ir.Location.unknown(ctx)),
-        "llvm": lambda: llvm.translate_module_to_llvmir(strange.operation) and None,
     }
     ctx.emit_error_diagnostics = True
     with ctx.attach_diagnostic_handler(noting(seen, "told", answer=True)):
