@@ -201,6 +201,16 @@ def test_handler_that_erases_what_a_driver_had_worked_on(ctx, place):
     assert told == ["t.b" if EXACT else None]
 
 
+def test_handler_of_a_run_that_has_failed_may_erase(ctx):
+    module = ir.Module.parse('module { func.func @f() { "test.op"() : () -> () return } }', ctx)
+    ctx.emit_error_diagnostics = True
+    manager = PassManager.parse("builtin.module(ownership-based-buffer-deallocation)", ctx)  # it does not know test.op
+    handler = ctx.attach_diagnostic_handler(lambda d: [op.erase() for op in module.body.operations] is None or True)
+    with pytest.raises(ir.MLIRError):
+        manager.run(module.operation)
+    assert not handler.had_error and len(module.body.operations) == 0
+
+
 def test_handler_that_drops_the_last_reference_to_the_context():
     held = [ir.Context()]
     place = [ir.Location.unknown(held[0])]
