@@ -508,25 +508,8 @@ def test_cycle_through_a_callback_is_collected():
 # ---- Callbacks of MLIR, threads, processes.
 
 
-def test_not_inside_of_a_diagnostic_handler(ctx, ends):
-    step = make("demo.step", ctx)
-    during = []
-
-    def handle(diagnostic):
-        step.erase()
-        pause()
-        during.append(list(ends))
-        return True
-
-    ctx.emit_error_diagnostics = True
-    with ctx.attach_diagnostic_handler(handle), pytest.raises(ir.MLIRError):
-        ir.Module.parse("module { nonsense }", ctx)
-    assert during == [[]]
-    pause()
-    assert [end.operation for end in ends] == [step]
-
-
-def test_not_inside_of_the_verifier(ctx, ends):
+def test_inside_of_a_diagnostic_handler(ctx, ends):
+    # It is called when MLIR is done, so what it ends is told at once.
     step = make("demo.step", ctx)
     module = ir.Module.parse('module { func.func @f() { "func.return"() : () -> () } }', ctx)
     body(module).operations[0].erase()
@@ -536,14 +519,30 @@ def test_not_inside_of_the_verifier(ctx, ends):
     def handle(diagnostic):
         if not during:
             step.erase()
-        during.append(list(ends))
+        during.append([end.operation for end in ends])
         return True
 
     ctx.emit_error_diagnostics = True
     with ctx.attach_diagnostic_handler(handle), pytest.raises(ir.MLIRError):
         module.operation.verify()
-    assert during and not any(during)
-    # The verifier is a run of the bindings: it tells before it returns.
+    assert during and during[0] == [step]
+
+
+def test_not_inside_of_a_diagnostic_handler_that_a_pass_has_called(ctx, ends):
+    step = make("demo.step", ctx)
+    during = []
+
+    def handle(diagnostic):
+        step.erase()
+        pause()
+        during.append(list(ends))
+        return True
+
+    manager = PassManager("builtin.module", ctx)
+    manager.add(lambda op, pass_: op.location.emit_error("now"), name="complain")
+    with ctx.attach_diagnostic_handler(handle):
+        manager.run(ir.Module.create(ir.Location.unknown(ctx)).operation)
+    assert during == [[]]
     assert [end.operation for end in ends] == [step]
 
 

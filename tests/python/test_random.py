@@ -1,13 +1,15 @@
 # Random programs: whatever is done, a reference to an operation gives that operation's data while it is in
 # the IR, and raises DeadReferenceError from then on. Each operation carries a number of its own, so that an
 # answer can be checked; what lives is found by walking all that Python holds. Each end is told of once, and the
-# callback does random things in its turn.
+# callback does random things in its turn. Patterns, Python passes and diagnostic handlers do too, also on other threads,
+# and runs inside of runs.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 import contextlib
 import gc
 import os
 import random
+import threading
 
 import pytest
 
@@ -42,6 +44,8 @@ class World:
         self.values, self.blocks, self.points, self.iterators, self.uses, self.capsules, self.views = [], [], [], [], [], [], []
         self.ended = set()  # numbers of the operations that a run of C++ code may have ended (structural mode)
         self.names = 0
+        self.handlers = []  # of diagnostics
+        self.depth = 0  # of runs inside of runs
         self.handler = self.ctx.on_operation_end(self.told)
 
     def told(self, end):
@@ -264,11 +268,13 @@ class World:
     @contextlib.contextmanager
     def opaque(self):
         """A run of C++ code: in structural mode it may end any reference."""
+        self.depth += 1
         try:
             if not EXACT:
                 self.ended |= self.living()
             yield
         finally:
+            self.depth -= 1
             if not EXACT:
                 self.ended |= self.living()
 
@@ -281,13 +287,18 @@ class World:
         module = self.valid_module()
 
         def pattern(op, rewriter):
-            choice = self.random.randrange(4)
+            choice = self.random.randrange(6)
             if choice == 0:
                 rewriter.erase_op(op.operation)
             elif choice == 1 and len(op.operands) and len(op.results) == 1:
                 rewriter.replace_op(op, [op.operands[0]])
             elif choice == 2:
-                self.step()
+                self.step(deep=self.depth < 3)
+            elif choice == 3:
+                self.on_another_thread()
+            elif choice == 4:
+                rewriter.erase_op(op.operation)
+                return True  # no match, it says
             else:
                 return True
 
@@ -313,10 +324,51 @@ class World:
         module = self.valid_module()
         manager = PassManager("builtin.module", self.ctx)
         manager.add("canonicalize")
-        manager.add(lambda op, pass_: [self.try_one() for _ in range(3)] and None, name="random")
+        manager.add(lambda op, pass_: [self.try_one(deep=self.depth < 3) for _ in range(3)] and None, name="random")
+        manager.add(lambda op, pass_: self.on_another_thread(), name="threads")
         manager.add("cse")
         with self.opaque():
             manager.run(module.operation)
+
+    def on_another_thread(self):
+        """What happens there meanwhile; MLIR may be at work on this one."""
+        unexpected = []
+
+        def work():
+            try:
+                for _ in range(self.random.randrange(1, 4)):
+                    self.try_one(deep=self.depth < 2)
+            except BaseException as e:
+                unexpected.append(e)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        if unexpected:
+            raise unexpected[0]
+
+    def attach_handler(self):
+        def handle(diagnostic):
+            diagnostic.message, diagnostic.location
+            if self.random.random() < 0.2:
+                self.try_one(deep=self.depth < 2)
+            return self.random.random() < 0.8
+
+        if len(self.handlers) < 4:
+            self.handlers.append(self.ctx.attach_diagnostic_handler(handle))
+
+    def detach_handler(self):
+        self.handlers.pop(self.random.randrange(len(self.handlers) or 1)).detach()
+
+    def complain(self):
+        self.ctx.emit_error_diagnostics = self.random.random() < 0.5
+        if self.depth < 4:
+            self.depth += 1
+            try:
+                self.loc.emit_error("random")
+                ir.Module.parse("nonsense", self.ctx)
+            finally:
+                self.depth -= 1
 
     def walk(self):
         def visit(op):
@@ -345,15 +397,15 @@ class World:
             table.erase(self.op())
 
     QUIET = ["look", "look", "look_closer", "look_closer", "erase", "detach", "move", "append", "create", "create", "clone", "insert",
-             "new_block", "move_block", "erase_argument", "set_operand", "replace_uses", "advance", "uncapsule", "drop", "symbols"]
-    DEEP = QUIET + ["run_passes", "rewrite", "python_pass", "walk", "new_module"]
+             "new_block", "move_block", "erase_argument", "set_operand", "replace_uses", "advance", "uncapsule", "drop", "symbols", "attach_handler", "detach_handler"]
+    DEEP = QUIET + ["run_passes", "rewrite", "python_pass", "walk", "new_module", "complain", "on_another_thread"]
 
     def step(self, deep=True):
         getattr(self, self.random.choice(self.DEEP if deep else self.QUIET))()
 
-    def try_one(self):
+    def try_one(self, deep=False):
         try:
-            self.step(deep=False)
+            self.step(deep)
         except EXPECTED:
             pass
 
@@ -374,6 +426,9 @@ def test_random_program(seed):
     world.check()
     ctx = world.ctx
     world.handler.detach()
+    assert not any(handler.had_error for handler in world.handlers)
+    while world.handlers:
+        world.handlers.pop().detach()
     del world
     gc.collect()
     assert ctx._get_live_operation_count() == 0

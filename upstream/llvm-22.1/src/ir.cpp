@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "llvm/ADT/StringSet.h"
-#include "lot_python/callbacks.h"
+#include "lot_python/changes.h"
 #include "lot_python/tracking.h"
 #include "mlir/Bindings/Python/IRCore.h"
 
@@ -33,7 +33,7 @@ void noteOrigin(PyMlirContextRef &context, MlirOperation operation) {
   for (MlirOperation outer = operation; !mlirOperationIsNull(outer); outer = mlirOperationGetParentOperation(outer))
     root = outer;
   // What Python owns has a wrapper, or else is a module.
-  if (tracker.find(root.ptr).isNull() && !context->findModule(root))
+  if (tracker.find(root.ptr).isNull() && !context->isModule(root))
     noteForeignRoot();
 }
 
@@ -47,27 +47,40 @@ void requireBlock(MlirOperation operation) {
 // ---- Contexts and modules.
 
 size_t PyMlirContext::getLiveOperationCount() {
-  return tracker.countInScope(reinterpret_cast<std::uint64_t>(context.ptr), LOT_MLIR_OPERATION);
+  std::uint64_t scope = reinterpret_cast<std::uint64_t>(context.ptr);
+  if (state.numberings == 0)
+    return tracker.countInScope(scope, LOT_MLIR_OPERATION);
+  std::size_t count = 0;
+  (void)tracker.forEach(&scope, LOT_MLIR_OPERATION, [&](lot::Ref, void *user) {
+    count += user != nullptr;
+    return true;
+  });
+  return count;
 }
 
 nb::list PyMlirContext::getLiveOperationObjects() {
-  std::vector<PyOperation *> wrappers;
+  // Held before Python code can run, which may end them. One that is on its way out is nobody's any more.
+  std::vector<nb::object> held;
   std::uint64_t scope = reinterpret_cast<std::uint64_t>(context.ptr);
   (void)tracker.forEach(&scope, LOT_MLIR_OPERATION, [&](lot::Ref, void *user) {
-    if (user)
-      wrappers.push_back(static_cast<PyOperation *>(user));
+    if (nb::object object = user ? static_cast<PyOperation *>(user)->getObjectIfHeld() : nb::object(); object.is_valid())
+      held.push_back(std::move(object));
     return true;
   });
   nb::list objects;
-  for (PyOperation *wrapper : wrappers)
-    objects.append(wrapper->getRef().getObject());
+  for (nb::object &object : held)
+    objects.append(std::move(object));
   return objects;
 }
 
 nb::object PyMlirContext::findModule(MlirOperation operation) {
   auto found = liveModules.find(operation.ptr);
-  return found == liveModules.end() ? nb::object() : nb::borrow(found->second.first);
+  // A module that is on its way out cannot be handed out again.
+  bool isHeld = found != liveModules.end() && Py_REFCNT(found->second.first.ptr()) > 0;
+  return isHeld ? nb::borrow(found->second.first) : nb::object();
 }
+
+bool PyMlirContext::isModule(MlirOperation operation) { return liveModules.count(operation.ptr) != 0; }
 
 MlirModule PyModule::get() {
   if (mlirModuleIsNull(module))
@@ -123,7 +136,10 @@ PyOperation::~PyOperation() {
 }
 
 void PyOperation::release() {
-  getTrackedRef().release().ignore();
+  if (getState().numberings > 0)
+    getTrackedRef().setUser(nullptr).ignore();
+  else
+    getTrackedRef().release().ignore();
   if (getState().observed)
     noteReleased(*this);
 }
@@ -174,7 +190,7 @@ PyOperationRef PyOperation::forOperation(PyMlirContextRef contextRef, MlirOperat
       if (found != orphans.end()) {
         orphans.erase(found);
         attached = false;
-      } else if (!module) {
+      } else if (!contextRef->isModule(operation)) {
         noteForeignRoot();
       }
       if (!parentKeepAlive)
@@ -198,6 +214,10 @@ PyOperationRef PyOperation::createDetached(PyMlirContextRef contextRef, MlirOper
 
 nb::object PyOpView::constructDerived(const nb::object &cls, const nb::object &operation) {
   static nb::handle base = nb::type<PyOpView>(); // a look-up in a map
+  bool isView = PyType_Check(cls.ptr()) &&
+                PyType_IsSubtype(reinterpret_cast<PyTypeObject *>(cls.ptr()), reinterpret_cast<PyTypeObject *>(base.ptr()));
+  if (PyType_Check(cls.ptr()) && !isView)
+    throw nb::type_error("The class of an operation has to be derived from OpView.");
   auto newOf = [](nb::handle type) { return PyType_GetSlot(reinterpret_cast<PyTypeObject *>(type.ptr()), Py_tp_new); };
   if (!PyType_Check(cls.ptr()) || newOf(cls) != newOf(base)) {
     // A class with a `__new__` of its own.
@@ -275,26 +295,23 @@ void PyOperation::setDetached() {
 
 void PyOperation::requireMovable() {
   checkValid();
-  if (getContext()->findModule(operation))
+  if (getContext()->isModule(operation))
     refuse("A module's own operation cannot be erased or moved: it ends with the last reference to the module.");
-  if (RewriteScope *rewrite = RewriteScope::current())
-    rewrite->requireErasable(operation);
+  RewriteScope::requireErasable(operation);
   requireChangeable(operation);
 }
 
 void PyOperation::requireChangeableInside() {
   checkValid();
-  if (RewriteScope *rewrite = RewriteScope::current())
-    rewrite->requireErasable(operation);
+  RewriteScope::requireErasable(operation);
   requireChangeable(operation, true);
 }
 
 void PyOperation::detachFromParent() {
   requireMovable();
-  if (RewriteScope *rewrite = RewriteScope::current())
-    rewrite->requireAttached(operation);
+  RewriteScope::requireAttached(operation);
   requireBlock(operation);
-  mlirOperationRemoveFromParent(operation);
+  removeFromParent(operation);
   setDetached();
   parentKeepAlive = nb::object();
 }
@@ -302,19 +319,15 @@ void PyOperation::detachFromParent() {
 void PyOperation::moveTo(MlirBlock block, MlirOperation before) {
   requireMovable();
   requireNotInside(operation, block);
+  requireContext(mlirOperationGetContext(operation), block);
   MlirBlock home = mlirOperationGetBlock(operation);
   if (mlirBlockIsNull(home)) {
     if (isAttached())
       refuse(quotedName(name) + " is not in a block, and Python does not own it.");
-    mlirBlockInsertOwnedOperationBefore(block, before, operation);
+    insertOperation(block, before, operation);
     noteAttached();
   } else if (before.ptr != operation.ptr) {
-    if (!mlirOperationIsNull(before)) {
-      mlirOperationMoveBefore(operation, before);
-    } else {
-      mlirOperationRemoveFromParent(operation);
-      mlirBlockAppendOwnedOperation(block, operation);
-    }
+    moveOperation(block, before, operation);
   }
   ++getState().changes;
   noteMoved(operation);
@@ -381,18 +394,22 @@ nb::object PyOperation::createFromCapsule(const nb::object &capsule) {
 }
 
 void PyOperation::erase() {
-  RewriteScope *rewrite = RewriteScope::current();
+  checkValid();
+  RewriteScope *rewrite = RewriteScope::workingOn(operation);
   eraseBy([&](MlirOperation doomed) {
     if (rewrite)
-      mlirRewriterBaseEraseOp(rewrite->getRewriter(), doomed);
+      lot_python::eraseBy(rewrite->getRewriter(), doomed);
     else
-      mlirOperationDestroy(doomed);
+      destroyOperation(doomed);
   });
 }
 
 void PyOperation::eraseBy(llvm::function_ref<void(MlirOperation)> destroy, bool resultsToo) {
   Deferral deferral;
   requireMovable();
+  requireEndable(operation);
+  if (mlirBlockIsNull(mlirOperationGetBlock(operation)) && isAttached())
+    refuse(quotedName(name) + " cannot be erased: somebody else owns it.");
   requireUnused(operation, resultsToo);
   // This wrapper may go away with what is swept up afterwards.
   PyMlirContextRef context = getContext();
@@ -409,59 +426,92 @@ void PyOperation::eraseBy(llvm::function_ref<void(MlirOperation)> destroy, bool 
 
 namespace {
 
-/// Walks an operation so that a callback may erase and move what it likes.
+/// Walks an operation so that a callback may erase and move what it likes. It keeps its own stack: IR may be nested
+/// deeper than the thread's.
 class Walk {
 public:
-  Walk(std::function<PyWalkResult(MlirOperation)> &callback, PyWalkOrder order) : callback(callback), order(order) {}
+  using Callback = std::function<PyWalkResult(PyOperationRef &)>;
+  Walk(Callback callback, PyWalkOrder order) : callback(std::move(callback)), order(order) {}
 
-  PyWalkResult visit(PyOperationRef operation) {
-    if (order == PyWalkOrder::PreOrder) {
-      PyWalkResult result = call(operation);
-      if (result == PyWalkResult::Skip)
-        return PyWalkResult::Advance;
-      if (result == PyWalkResult::Interrupt)
-        return result;
-    }
-    for (intptr_t r = 0; operation->isLive() && r < mlirOperationGetNumRegions(operation->get()); ++r) {
-      MlirRegion region = mlirOperationGetRegion(operation->get(), r);
-      for (PyBlockIterator blocks(operation, mlirRegionGetFirstBlock(region)); operation->isLive();) {
-        std::optional<PyBlock> block = blocks.advance();
-        if (!block)
-          break;
-        for (PyOperationIterator operations(*block); block->isLive();) {
-          std::optional<PyOperationRef> inner = operations.advance();
-          if (!inner)
-            break;
-          if (visit(*inner) == PyWalkResult::Interrupt)
-            return PyWalkResult::Interrupt;
-        }
+  void run(PyOperationRef root) {
+    if (!enter(std::move(root)))
+      return;
+    while (!levels.empty()) {
+      if (std::optional<PyOperationRef> inner = next(levels.back())) {
+        if (!enter(std::move(*inner)))
+          return;
+        continue;
       }
+      PyOperationRef done = std::move(levels.back().operation);
+      levels.pop_back();
+      if (order == PyWalkOrder::PostOrder && done->isLive() && call(done) == PyWalkResult::Interrupt)
+        return;
     }
-    if (order == PyWalkOrder::PostOrder && operation->isLive())
-      return call(operation);
-    return PyWalkResult::Advance;
   }
 
 private:
-  PyWalkResult call(PyOperationRef &operation) {
-    try {
-      return callback(operation->get());
-    } catch (nb::python_error &error) {
-      std::string message = std::string("Exception raised in callback: ") + error.what();
-      nb::raise_from(error, PyExc_RuntimeError, "%s", message.c_str());
+  /// An operation whose inside is being visited.
+  struct Level {
+    PyOperationRef operation;
+    intptr_t region = 0; // the next one
+    std::optional<PyBlockIterator> blocks;
+    std::optional<PyBlock> block;
+    std::optional<PyOperationIterator> operations;
+  };
+
+  /// False if the walk is over.
+  bool enter(PyOperationRef operation) {
+    PyWalkResult result = order == PyWalkOrder::PreOrder ? call(operation) : PyWalkResult::Advance;
+    if (result == PyWalkResult::Advance)
+      levels.push_back(Level{std::move(operation)});
+    return result != PyWalkResult::Interrupt;
+  }
+
+  std::optional<PyOperationRef> next(Level &level) {
+    for (;;) {
+      if (level.operations && level.block->isLive())
+        if (std::optional<PyOperationRef> inner = level.operations->advance())
+          return inner;
+      level.operations.reset();
+      if (!level.operation->isLive())
+        return {};
+      if (level.blocks)
+        if (level.block = level.blocks->advance(); level.block) {
+          level.operations.emplace(*level.block);
+          continue;
+        }
+      if (level.region >= mlirOperationGetNumRegions(level.operation->get()))
+        return {};
+      MlirRegion region = mlirOperationGetRegion(level.operation->get(), level.region++);
+      level.blocks.emplace(level.operation, mlirRegionGetFirstBlock(region));
     }
   }
 
-  std::function<PyWalkResult(MlirOperation)> &callback;
+  PyWalkResult call(PyOperationRef &operation) {
+    return callAndWrap([&] { return callback(operation); });
+  }
+
+  Callback callback;
   PyWalkOrder order;
+  std::vector<Level> levels;
 };
 
 } // namespace
 
+void PyOperationBase::walkWith(nb::callable callback, PyWalkOrder walkOrder) {
+  PyOperation &operation = getOperation();
+  operation.checkValid();
+  auto call = [&](PyOperationRef &visited) {
+    nb::object object = visited.getObject();
+    return nb::cast<PyWalkResult>(enterPython([&] { return callback(object); }));
+  };
+  Walk(call, walkOrder).run(operation.getRef());
+}
+
 void PyOperationBase::walk(std::function<PyWalkResult(MlirOperation)> callback, PyWalkOrder walkOrder) {
   PyOperation &operation = getOperation();
   operation.checkValid();
-  Walk(callback, walkOrder).visit(operation.getRef());
+  Walk([&](PyOperationRef &visited) { return callback(visited->get()); }, walkOrder).run(operation.getRef());
 }
 
 // ---- Blocks.
@@ -486,6 +536,11 @@ PyOperationRef &PyBlock::getParentOperation() {
   if (owner.ptr != parentOperation->getAddress() || !parentOperation->isLive())
     parentOperation = ownerOf(getContext(), block);
   return parentOperation;
+}
+
+PyOperationRef &PyBlock::getShownOwner() {
+  PyOperationRef &owner = getParentOperation();
+  return shower && (*shower)->isLive() ? *shower : owner;
 }
 
 nb::object PyBlock::getCapsule() {
@@ -702,10 +757,11 @@ PyBlock &PyInsertionPoint::getBlock() {
 
 void PyInsertionPoint::insert(PyOperationBase &operationBase) {
   PyOperation &operation = operationBase.getOperation();
+  PyBlock block = getBlock(); // may make and drop wrappers: what follows does not
   MlirOperation raw = operation.get();
   if (operation.isAttached())
     throw nb::value_error("Attempt to insert operation that is already attached");
-  MlirBlock target = getBlock().get();
+  MlirBlock target = block.get();
   MlirOperation before = {nullptr};
   if (refOperation) {
     before = (*refOperation)->get();
@@ -715,7 +771,7 @@ void PyInsertionPoint::insert(PyOperationBase &operationBase) {
   }
   requireNotInside(raw, target);
   requireChangeable(raw);
-  mlirBlockInsertOwnedOperationBefore(target, before, raw);
+  insertOperation(target, before, raw);
   operation.setAttached();
 }
 
@@ -726,6 +782,7 @@ PyAsmState::PyAsmState(MlirValue value, bool useLocalScope) : rootRef(getValueOw
   if (useLocalScope)
     mlirOpPrintingFlagsUseLocalScope(flags);
   state = mlirAsmStateCreateForValue(value, flags);
+  known = std::make_unique<KnownValues>(root->getState(), root->getContext()->get(), root->get());
 }
 
 PyAsmState::PyAsmState(PyOperationBase &operation, bool useLocalScope)
@@ -735,6 +792,47 @@ PyAsmState::PyAsmState(PyOperationBase &operation, bool useLocalScope)
   if (useLocalScope)
     mlirOpPrintingFlagsUseLocalScope(flags);
   state = mlirAsmStateCreateForOperation(raw, flags);
+  known = std::make_unique<KnownValues>(root->getState(), root->getContext()->get(), raw);
+}
+
+PyAsmState::~PyAsmState() {
+  mlirAsmStateDestroy(state);
+  mlirOpPrintingFlagsDestroy(flags);
+}
+
+bool PyAsmState::knows(PyValue &value) {
+  MlirValue raw = value.get();
+  return !known->isReplaced(mlirValueIsABlockArgument(raw) ? raw.ptr : mlirOpResultGetOwner(raw).ptr);
+}
+
+void PyAsmState::requireUnchanged(MlirOperation operation) {
+  requireContext(root->getContext()->get(), operation);
+  struct Search {
+    KnownValues &known;
+    bool found;
+  } search = {*known, false};
+  mlirOperationWalk(
+      operation,
+      [](MlirOperation inner, void *data) {
+        auto *search = static_cast<Search *>(data);
+        bool &found = search->found;
+        found = search->known.isReplaced(inner.ptr);
+        for (intptr_t i = 0, e = mlirOperationGetNumOperands(inner); i < e && !found; ++i) {
+          MlirValue operand = mlirOperationGetOperand(inner, i);
+          found = search->known.isReplaced(mlirValueIsABlockArgument(operand) ? operand.ptr
+                                                                              : mlirOpResultGetOwner(operand).ptr);
+        }
+        for (intptr_t r = 0, n = mlirOperationGetNumRegions(inner); r < n && !found; ++r) {
+          MlirBlock block = mlirRegionGetFirstBlock(mlirOperationGetRegion(inner, r));
+          for (; !mlirBlockIsNull(block) && !found; block = mlirBlockGetNextInRegion(block))
+            for (intptr_t i = 0, e = mlirBlockGetNumArguments(block); i < e && !found; ++i)
+              found = search->known.isReplaced(mlirBlockGetArgument(block, i).ptr);
+        }
+        return found ? MlirWalkResultInterrupt : MlirWalkResultAdvance;
+      },
+      &search, MlirWalkPreOrder);
+  if (search.found)
+    refuse(quotedName(operation) + " has changed since the AsmState was made: make a new one.");
 }
 
 // ---- Symbol tables. MLIR's own keeps pointers to the symbols and is not told when they end.
@@ -770,14 +868,14 @@ public:
         aside.push_back({op, next});
     }
     for (auto &[op, next] : aside)
-      mlirOperationRemoveFromParent(op);
+      setAside(op);
   }
   SymbolsAside(const SymbolsAside &) = delete;
   SymbolsAside &operator=(const SymbolsAside &) = delete;
   ~SymbolsAside() {
     // Backwards, so that what each one was before is there again.
     for (auto it = aside.rbegin(); it != aside.rend(); ++it)
-      mlirBlockInsertOwnedOperationBefore(block, it->second, it->first);
+      putBack(block, it->second, it->first);
   }
 
 private:
@@ -842,10 +940,10 @@ void PySymbolTable::erase(PyOperationBase &symbol) {
     refuse(quotedName(symbolOp.getName()) + " is not in this symbol table.");
   (void)symbolNameOf(symbolOp.get());
   Deferral deferral; // until the table knows
-  if (RewriteScope::current())
+  if (RewriteScope::workingOn(symbolOp.get()))
     return symbolOp.erase();
   refresh();
-  symbolOp.eraseBy([&](MlirOperation doomed) { mlirSymbolTableErase(symbolTable, doomed); });
+  symbolOp.eraseBy([&](MlirOperation doomed) { eraseSymbol(symbolTable, doomed); });
   changes = operation->getState().changes; // the table knows of this one
 }
 
@@ -854,6 +952,8 @@ PyStringAttribute PySymbolTable::insert(PyOperationBase &symbol) {
   MlirOperation raw = symbolOp.get();
   (void)symbolNameOf(raw);
   MlirOperation parent = mlirOperationGetParentOperation(raw);
+  refresh(raw); // raises if the table has lost its block
+  requireContext(mlirOperationGetContext(operation->get()), raw);
   if (mlirOperationIsNull(parent)) {
     symbolOp.requireMovable();
     requireNotInside(raw, mlirRegionGetFirstBlock(mlirOperationGetRegion(operation->get(), 0)));
@@ -862,7 +962,7 @@ PyStringAttribute PySymbolTable::insert(PyOperationBase &symbol) {
   }
   // If it is in the body already, under the name of another symbol, it is the one to be renamed.
   refresh(raw);
-  MlirAttribute inserted = mlirSymbolTableInsert(symbolTable, raw);
+  MlirAttribute inserted = insertSymbol(operation->get(), symbolTable, raw);
   symbolOp.setAttached();
   return PyStringAttribute(symbolOp.getContext(), inserted);
 }
@@ -879,7 +979,7 @@ namespace {
 
 /// Whether Python owns the operation, so that nobody else has put it anywhere.
 bool isOwned(PyOperation &wrapper) {
-  return wrapper.getContext()->findModule(wrapper.get()).is_valid() || !wrapper.isAttached();
+  return wrapper.getContext()->isModule(wrapper.get()) || !wrapper.isAttached();
 }
 
 } // namespace

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lot/mlir_c.h"
+#include "lot_python/callbacks.h"
 #include "lot_python/slots.h"
 #include "lot_python/tracking.h"
 #include "mlir/Bindings/Python/IRCore.h"
@@ -183,7 +184,8 @@ void tell(const Told &told) noexcept {
       continue;
     nb::object callback = handler.callback; // it may detach its handler
     try {
-      callback(OperationEnd(told, handler.stack));
+      nb::object end = nb::cast(OperationEnd(told, handler.stack));
+      enterPython([&] { return callback(end); });
     } catch (...) {
       setPythonError();
       PyErr_WriteUnraisable(callback.ptr());
@@ -228,6 +230,7 @@ void schedule() noexcept {
 // ---- Noting.
 
 std::vector<Position> positionsNow() {
+  WithoutCollection guard; // callers hold pointers into the IR
   std::vector<Position> positions;
   auto own = [](auto *object) { return nb::steal(reinterpret_cast<PyObject *>(object)); };
   nb::object frame = own(PyThreadState_GetFrame(PyThreadState_Get()));
@@ -285,13 +288,14 @@ int traverseContext(PyObject *self, visitproc visit, void *arg) {
   if (Observed *observed = nb::inst_ptr<PyMlirContext>(self)->getState().observed.get())
     for (const nb::object &handler : *observed->handlers)
       Py_VISIT(handler.ptr());
-  return 0;
+  return visitDiagnosticHandlers(*nb::inst_ptr<PyMlirContext>(self)->getState().diagnostics, visit, arg);
 }
 
 int clearContext(PyObject *self) {
   if (!nb::inst_ready(self))
     return 0;
   std::shared_ptr<Observed> last = std::move(nb::inst_ptr<PyMlirContext>(self)->getState().observed);
+  clearDiagnosticHandlers(*nb::inst_ptr<PyMlirContext>(self)->getState().diagnostics);
   return 0;
 }
 

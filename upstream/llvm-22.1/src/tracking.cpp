@@ -10,6 +10,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "llvm/ADT/SmallVector.h"
+#include "lot_python/changes.h"
 #include "lot_python/slots.h"
 #include "lot/mlir_c.h"
 #include "mlir-c/Bindings/Python/Interop.h"
@@ -82,6 +84,9 @@ std::string describeEnd(const lot_death &death) {
   case LOT_CAUSE_ERASED:
     return "was erased";
   case LOT_CAUSE_ANCESTOR_DESTROYED:
+    // A block argument ends with its block: what counts is how that ended.
+    if (lot_death ancestor; !act && lot_get_death(death.by, &ancestor) == LOT_OK && ancestor.cause != LOT_CAUSE_ERASED)
+      return describeEnd(ancestor);
     return act ? "ended when " + name + " " + act->what : "ended with an operation that enclosed it";
   case LOT_CAUSE_OPAQUE_MUTATION:
   case LOT_CAUSE_DESTROYED:
@@ -221,6 +226,12 @@ MlirIdentifier getIdentifier(ContextState &state, MlirContext context, const std
   return entry->second;
 }
 
+void noteAttribute(ContextState &state, const std::string &name) {
+  MlirStringRef symbolName = mlirSymbolTableGetSymbolAttributeName();
+  if (mlirStringRefEqual(mlirStringRefCreate(name.data(), name.size()), symbolName))
+    ++state.changes;
+}
+
 // ---- Acts that end objects.
 
 std::size_t rootCount = 0;
@@ -258,7 +269,7 @@ void destroyNow(ContextState &state, MlirOperation operation, lot::Ref ref, cons
   ++state.changes;
   --rootCount;
   dropInnerUses(operation);
-  mlirOperationDestroy(operation);
+  destroyOperation(operation);
 }
 
 bool isInUse(MlirOperation operation) {
@@ -304,7 +315,7 @@ void endContext(ContextState &state, MlirContext context) noexcept {
     mlirOperationWalk(
         orphan,
         [](MlirOperation operation, void *) {
-          mlirOperationSetOperands(operation, 0, nullptr);
+          dropOperands(operation);
           return MlirWalkResultAdvance;
         },
         nullptr, MlirWalkPreOrder);
@@ -314,13 +325,6 @@ void endContext(ContextState &state, MlirContext context) noexcept {
 }
 
 // ---- Checks.
-
-bool encloses(MlirOperation outer, MlirOperation inner) {
-  for (; !mlirOperationIsNull(inner); inner = mlirOperationGetParentOperation(inner))
-    if (inner.ptr == outer.ptr)
-      return true;
-  return false;
-}
 
 namespace {
 
@@ -336,29 +340,38 @@ MlirOperation findUserOutside(MlirOperation root, MlirValue value, MlirBlock hom
   return {nullptr};
 }
 
-MlirOperation findUserOutside(MlirOperation root, MlirOperation operation, MlirBlock home, bool results) {
+/// With its own stack: IR may be nested deeper than the thread's.
+MlirOperation findUserOutside(MlirOperation root, bool results) {
   MlirOperation user = {nullptr};
-  for (intptr_t i = 0, e = results ? mlirOperationGetNumResults(operation) : 0; i < e; ++i)
-    if (user = findUserOutside(root, mlirOperationGetResult(operation, i), home); user.ptr)
+  for (intptr_t i = 0, e = results ? mlirOperationGetNumResults(root) : 0; i < e; ++i)
+    if (user = findUserOutside(root, mlirOperationGetResult(root, i), {nullptr}); user.ptr)
       return user;
-  for (intptr_t r = 0, e = mlirOperationGetNumRegions(operation); r < e; ++r) {
-    MlirBlock block = mlirRegionGetFirstBlock(mlirOperationGetRegion(operation, r));
-    for (; !mlirBlockIsNull(block); block = mlirBlockGetNextInRegion(block)) {
-      for (intptr_t i = 0, n = mlirBlockGetNumArguments(block); i < n; ++i)
-        if (user = findUserOutside(root, mlirBlockGetArgument(block, i), block); user.ptr)
-          return user;
-      for (intptr_t i = 0, n = mlirBlockGetNumPredecessors(block); i < n; ++i) {
-        MlirBlock predecessor = mlirBlockGetPredecessor(block, i);
-        MlirOperation owner = {nullptr};
-        if (!mlirBlockIsNull(predecessor))
-          owner = mlirBlockGetParentOperation(predecessor);
-        if (!encloses(root, owner))
-          return owner.ptr ? owner : root; // a detached branch has no block to be found by
+  llvm::SmallVector<MlirOperation, 16> open = {root}; // operations with regions
+  while (!open.empty()) {
+    MlirOperation operation = open.pop_back_val();
+    for (intptr_t r = 0, e = mlirOperationGetNumRegions(operation); r < e; ++r) {
+      MlirBlock block = mlirRegionGetFirstBlock(mlirOperationGetRegion(operation, r));
+      for (; !mlirBlockIsNull(block); block = mlirBlockGetNextInRegion(block)) {
+        for (intptr_t i = 0, n = mlirBlockGetNumArguments(block); i < n; ++i)
+          if (user = findUserOutside(root, mlirBlockGetArgument(block, i), block); user.ptr)
+            return user;
+        for (intptr_t i = 0, n = mlirBlockGetNumPredecessors(block); i < n; ++i) {
+          MlirBlock predecessor = mlirBlockGetPredecessor(block, i);
+          MlirOperation owner = {nullptr};
+          if (!mlirBlockIsNull(predecessor))
+            owner = mlirBlockGetParentOperation(predecessor);
+          if (!encloses(root, owner))
+            return owner.ptr ? owner : root; // a detached branch has no block to be found by
+        }
+        MlirOperation inner = mlirBlockGetFirstOperation(block);
+        for (; !mlirOperationIsNull(inner); inner = mlirOperationGetNextInBlock(inner)) {
+          for (intptr_t i = 0, n = mlirOperationGetNumResults(inner); i < n; ++i)
+            if (user = findUserOutside(root, mlirOperationGetResult(inner, i), block); user.ptr)
+              return user;
+          if (mlirOperationGetNumRegions(inner) != 0)
+            open.push_back(inner);
+        }
       }
-      MlirOperation inner = mlirBlockGetFirstOperation(block);
-      for (; !mlirOperationIsNull(inner); inner = mlirOperationGetNextInBlock(inner))
-        if (user = findUserOutside(root, inner, block, true); user.ptr)
-          return user;
     }
   }
   return user;
@@ -367,14 +380,14 @@ MlirOperation findUserOutside(MlirOperation root, MlirOperation operation, MlirB
 } // namespace
 
 MlirOperation findOutsideUser(MlirOperation operation, bool results) {
-  return findUserOutside(operation, operation, {nullptr}, results);
+  return findUserOutside(operation, results);
 }
 
 void dropInnerUses(MlirOperation operation) {
   for (intptr_t i = 0, e = mlirOperationGetNumResults(operation); i < e; ++i) {
     MlirValue result = mlirOperationGetResult(operation, i);
     for (MlirOpOperand use; use = mlirValueGetFirstUse(result), !mlirOpOperandIsNull(use);)
-      mlirOperationSetOperands(mlirOpOperandGetOwner(use), 0, nullptr);
+      dropOperands(mlirOpOperandGetOwner(use));
   }
   // MLIR destroys one region after the other, and only forgets uses within each.
   if (mlirOperationGetNumRegions(operation) < 2)
@@ -384,11 +397,11 @@ void dropInnerUses(MlirOperation operation) {
       [](MlirOperation inner, void *root) {
         if (inner.ptr == root)
           return MlirWalkResultAdvance;
-        mlirOperationSetOperands(inner, 0, nullptr);
+        dropOperands(inner);
         MlirBlock home = mlirOperationGetBlock(inner);
         for (intptr_t i = 0, e = mlirOperationGetNumSuccessors(inner); i < e; ++i)
           if (mlirBlockGetParentRegion(mlirOperationGetSuccessor(inner, i)).ptr != mlirBlockGetParentRegion(home).ptr)
-            mlirOperationSetSuccessor(inner, i, home);
+            redirectBranch(inner, i, home);
         return MlirWalkResultAdvance;
       },
       operation.ptr, MlirWalkPreOrder);
@@ -407,44 +420,10 @@ void requireNotInside(MlirOperation operation, MlirBlock block) {
     refuse(quotedName(operation) + " cannot be put into a block of its own.");
 }
 
-// ---- Frames.
-
-namespace {
-std::vector<Frame *> frames; // of all threads; guarded by the GIL
-}
-
-Frame::Frame(MlirOperation root, MlirOperation writable) : root(root), writable(writable) { frames.push_back(this); }
-
-Frame::~Frame() {
-  // Frames of several threads may be interleaved.
-  frames.erase(std::find(frames.rbegin(), frames.rend(), this).base() - 1);
-}
-
-void requireChangeable(MlirOperation operation, bool inside) {
-  for (Frame *frame : frames) {
-    bool around = encloses(operation, frame->root) && !(inside && operation.ptr == frame->root.ptr);
-    if (!around && !encloses(frame->root, operation))
-      continue;
-    bool allowed = !around && frame->writable.ptr && (inside || operation.ptr != frame->writable.ptr) &&
-                   encloses(frame->writable, operation);
-    if (!allowed)
-      refuse(quotedName(operation) + " cannot be erased or moved now: MLIR is at work on " + quotedName(frame->root) + ".");
-  }
-}
-
 void noteShown() noexcept {
   // Without a run of ours it is somebody else's IR.
-  if (frames.empty())
+  if (!isAnythingAtWork())
     noteForeignRoot();
-}
-
-bool isAtWork(MlirContext context) {
-  return std::any_of(frames.begin(), frames.end(),
-                     [&](Frame *frame) { return mlirOperationGetContext(frame->root).ptr == context.ptr; });
-}
-
-bool isInFrame(MlirOperation operation) {
-  return std::any_of(frames.begin(), frames.end(), [&](Frame *frame) { return encloses(operation, frame->root); });
 }
 
 // ---- Capsules.
@@ -521,12 +500,14 @@ void checkCapsule(nb::handle capsule) {
     requireCapsuleLive(ticket->ref);
 }
 
-nb::object takeCapsule(nb::handle capsule) {
+nb::object takeCapsule(nb::handle capsule, void (*check)(nb::handle)) {
   Ticket *ticket = findTicket(capsule);
   if (!ticket)
     return {};
   if (ticket->taken)
     raiseInvalidated("the capsule has been invalidated: somebody else has taken over what it stands for");
+  if (check)
+    check(ticket->owner);
   ticket->taken = true;
   return std::move(ticket->owner);
 }
@@ -562,7 +543,7 @@ void populate(nb::module_ &m) {
   bool structural = source && std::strcmp(source, "structural") == 0;
   if (!structural) {
     // If they cannot be installed, the status says why, and structural mode it is.
-    const void *symbol = reinterpret_cast<const void *>(&mlirOperationDestroy);
+    const void *symbol = reinterpret_cast<const void *>(&mlirContextCreate);
     lot::Status(lot_mlir_install_load_hooks(tracker.raw(), symbol, lot_mlir_c_self_test, nullptr)).ignore();
   }
   m.def(

@@ -7,6 +7,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include "lot_python/slots.h"
+
 namespace lot_python {
 
 /// The capsule of an object of the bindings, or a null object for anything else. Raises what the object

@@ -5,11 +5,17 @@
 #ifndef LOT_PYTHON_CALLBACKS_H
 #define LOT_PYTHON_CALLBACKS_H
 
+#include <cxxabi.h>
+#include <deque>
 #include <exception>
 #include <memory>
+#include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
+#include "lot_python/gate.h"
 #include "lot_python/tracking.h"
 #include "mlir-c/IR.h"
 #include "mlir-c/Rewrite.h"
@@ -23,7 +29,8 @@ struct LOT_PYTHON_API UnwindsMlir : std::exception {
 };
 
 /// A run of C++ code that may change anything inside of an operation: a pass pipeline, a rewrite driver,
-/// a transform script. Make one, and make the call by `perform`.
+/// a transform script. Make one, which asks the gate whether that may be run now, and make the call by the functions
+/// of changes.h.
 ///
 /// In structural mode nobody sees what such a run erases, so everything tracked strictly below the root
 /// ends with it (R9): when it begins, whenever it calls Python, and when it is over.
@@ -35,6 +42,10 @@ public:
   template <typename Operation>
   OpaqueRun(Operation &root, const char *what, Driver driver = Driver::None)
       : OpaqueRun(root.getState(), root.getContext()->get(), root.get(), root.getTrackedRef(), what, driver) {}
+  /// For something else that the same C++ code changes: asks the gate as if `first` were not there.
+  template <typename Operation>
+  OpaqueRun(Operation &root, const char *what, OpaqueRun &first)
+      : OpaqueRun(root.getState(), root.getContext()->get(), root.get(), root.getTrackedRef(), what, Driver::None, &first) {}
   OpaqueRun(const OpaqueRun &) = delete;
   OpaqueRun &operator=(const OpaqueRun &) = delete;
   ~OpaqueRun();
@@ -69,21 +80,28 @@ public:
       error = std::move(exception);
   }
   Driver getDriver() const { return driver; }
-  MlirOperation getRoot() const { return frame.root; }
+  MlirOperation getRoot() const { return root; }
+  /// Keeps an operation, which MLIR will use, until the run is over.
+  void keep(MlirOperation operation, nanobind::object holder);
 
 private:
   friend class WritableScope;
-  OpaqueRun(ContextState &state, MlirContext context, MlirOperation root, lot::Ref ref, const char *what, Driver driver);
+  OpaqueRun(ContextState &state, MlirContext context, MlirOperation root, lot::Ref ref, const char *what, Driver driver,
+            OpaqueRun *first = nullptr);
   void close() noexcept;
   void endAllBelow() noexcept;
 
   ContextState &state;
   MlirContext context;
+  MlirOperation root;
   lot::Ref ref;
   Driver driver;
-  Ending ending;
-  Frame frame;
+  // Until the run is over.
+  std::optional<Ending> ending;
+  std::optional<Frame> frame;
   OpaqueRun *outer;
+  std::vector<nanobind::object> holders;
+  std::deque<Frame> kept; // go first
   std::exception_ptr error;
   bool closed = false;
 };
@@ -98,8 +116,34 @@ private:
   Deferral deferral;
 };
 
+/// Never returns. The thread goes with the process.
+[[noreturn]] LOT_PYTHON_API void stopThread() noexcept;
+
 /// Reports an exception that cannot be raised where it belongs.
 LOT_PYTHON_API void reportUnraisable(const char *where) noexcept;
+
+/// Calls Python where C++ code is further up on the stack. When the interpreter exits, Python ends a daemon thread by
+/// unwinding its stack. Neither MLIR nor nanobind survives that, and the GIL is gone: such a thread stays where it is.
+template <typename Function> auto enterPython(Function &&function) {
+  try {
+    return std::forward<Function>(function)();
+  } catch (abi::__forced_unwind &) {
+    stopThread();
+  }
+}
+
+/// What upstream makes of an exception in the callback of a walk. What is no `Exception`, such as KeyboardInterrupt, comes
+/// through as it is.
+template <typename Function> auto callAndWrap(Function &&function) {
+  try {
+    return std::forward<Function>(function)();
+  } catch (nanobind::python_error &error) {
+    if (!error.matches(PyExc_Exception))
+      throw;
+    std::string message = std::string("Exception raised in callback: ") + error.what();
+    nanobind::raise_from(error, PyExc_RuntimeError, "%s", message.c_str());
+  }
+}
 
 /// Runs a callback that MLIR called. False if it raised (or an earlier one of this run did, then it is not
 /// even called): the exception is raised when the run is over.
@@ -110,8 +154,11 @@ template <typename Function> bool callPython(const char *where, Function &&funct
     return false;
   noteShown();
   CallbackScope scope;
+  std::size_t roots = rootCount;
   try {
     std::forward<Function>(function)();
+    if (run && rootCount > roots)
+      requireSelfContained(run->getRoot(), where); // the callback has left something detached
     return true;
   } catch (...) {
     if (run)
@@ -162,6 +209,35 @@ private:
   MlirOperation saved = {nullptr};
 };
 
+/// While a pass manager runs, a context counts as used by several threads: MLIR ends the process if a dialect is loaded
+/// or a setting is changed. In a callback of a Python pass no other thread of MLIR's is at work, so there a program may
+/// do that.
+class LOT_PYTHON_API SuspendedPasses {
+public:
+  explicit SuspendedPasses(MlirContext context) noexcept;
+  SuspendedPasses(const SuspendedPasses &) = delete;
+  SuspendedPasses &operator=(const SuspendedPasses &) = delete;
+  ~SuspendedPasses();
+
+private:
+  MlirContext context;
+};
+
+/// Refuses to change a context's settings while MLIR is at work in it, if that cannot be suspended.
+LOT_PYTHON_API void requireSettable(MlirContext context);
+
+/// Counts while something runs.
+class Counted {
+public:
+  explicit Counted(unsigned &count) : count(count) { ++count; }
+  Counted(const Counted &) = delete;
+  Counted &operator=(const Counted &) = delete;
+  ~Counted() { --count; }
+
+private:
+  unsigned &count;
+};
+
 /// Holds a flag while something runs.
 class Busy {
 public:
@@ -175,28 +251,58 @@ private:
 };
 
 /// A rewrite pattern is being applied on this thread: operations have to be erased through its rewriter,
-/// since the driver keeps lists of them.
+/// since the driver keeps lists of them. A pattern may run another driver, on other IR: then there are several.
 class LOT_PYTHON_API RewriteScope {
 public:
-  /// `matched`: what the pattern matched, or null. With `frozen` nothing may be erased at all.
-  RewriteScope(MlirRewriterBase rewriter, MlirOperation matched, bool frozen = false);
+  /// For a function of a PDL module; with `frozen` nothing may be erased at all.
+  RewriteScope(MlirRewriterBase rewriter, bool frozen) : RewriteScope(rewriter, {nullptr}, frozen, nullptr) {}
+  /// For a pattern that has matched an operation. If that has ended when the pattern is over, however it ends,
+  /// `result` becomes success: MLIR would show the operation to other patterns otherwise.
+  RewriteScope(MlirRewriterBase rewriter, MlirOperation matched, MlirLogicalResult *result)
+      : RewriteScope(rewriter, matched, false, result) {}
   RewriteScope(const RewriteScope &) = delete;
   RewriteScope &operator=(const RewriteScope &) = delete;
   ~RewriteScope();
 
-  static RewriteScope *current();
+  /// The scope whose driver works on the operation, or null.
+  static RewriteScope *workingOn(MlirOperation operation);
   MlirRewriterBase getRewriter() const { return rewriter; }
-  /// Refuse what the driver that runs cannot stand.
-  void requireErasable(MlirOperation operation) const;
-  void requireAttached(MlirOperation operation) const;
+  // Refuse what the driver that works on the operation cannot stand.
+  static void requireErasable(MlirOperation operation);
+  static void requireAttached(MlirOperation operation);
 
 private:
+  RewriteScope(MlirRewriterBase rewriter, MlirOperation matched, bool frozen, MlirLogicalResult *result);
+
   MlirRewriterBase rewriter;
   MlirOperation operation; // what the pattern matched
   bool frozen;
+  MlirLogicalResult *result;
   lot::Ref matched;
+  OpaqueRun *run; // null: somebody else has started the driver
   RewriteScope *outer;
   WritableScope writable;
+};
+
+/// Where a rewriter points to. MLIR does not follow it when that ends or moves.
+class LOT_PYTHON_API RewriterPlace {
+public:
+  RewriterPlace(MlirContext context, MlirRewriterBase rewriter);
+  /// The operation that it points to; null at the end of a block.
+  MlirOperation getNext() const { return next; }
+  /// Keeps the wrapper of that, so that its end is noticed.
+  template <typename OperationRef> void hold(OperationRef wrapper) {
+    nextRef = wrapper->getTrackedRef();
+    holder = wrapper.getObject();
+  }
+  /// Raises unless the rewriter points to a living place.
+  void require() const;
+
+private:
+  MlirBlock block;
+  MlirOperation next;
+  lot::Ref blockRef, nextRef;
+  nanobind::object holder;
 };
 
 } // namespace lot_python

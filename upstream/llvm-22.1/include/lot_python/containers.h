@@ -1,6 +1,8 @@
-// For extension modules that take containers of MlirOperation, MlirModule, MlirBlock or MlirValue as parameters.
-// nanobind's casters of containers are noexcept: what a dead reference in one raises would end the process. These do
-// what those do, and let it out.
+// For functions that take containers as parameters. nanobind's casters of containers
+// - are noexcept: what a dead reference in one raises would end the process;
+// - go on reading a list whose elements are being converted, which may run Python code that changes the list;
+// - let go of elements that nobody else holds, such as those of `operation.operands`, before the function is called.
+// These do what those do, without that.
 //
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef LOT_PYTHON_CONTAINERS_H
@@ -28,13 +30,27 @@ template <typename List, typename Entry> struct ListCaster : nanobind::detail::l
     flags = nanobind::detail::flags_for_local_caster<Entry>(flags);
     nanobind::detail::make_caster<Entry> caster;
     for (nanobind::handle element : nanobind::borrow<nanobind::tuple>(elements)) {
-      if (!caster.from_python(element, flags, cleanup))
+      if (!caster.from_python(element, flags, cleanup) || !caster.template can_cast<Entry>())
         return false;
       this->value.push_back(caster.operator nanobind::detail::cast_t<Entry>());
+    }
+    // What is pointed to lives as long as the call.
+    if constexpr (std::is_pointer_v<Entry>) {
+      if (!cleanup)
+        return false;
+      cleanup->append(elements.release().ptr());
     }
     return true;
   }
 };
+
+/// An own copy of a list or sequence, and of what it holds: it stays as it is while Python code runs.
+inline nanobind::tuple copyOf(nanobind::handle sequence) {
+  PyObject *copy = PySequence_Tuple(sequence.ptr());
+  if (!copy)
+    nanobind::raise_python_error();
+  return nanobind::steal<nanobind::tuple>(copy);
+}
 
 template <typename T> struct OptionalCaster : nanobind::detail::optional_caster<std::optional<T>> {
   bool from_python(nanobind::handle source, std::uint8_t flags, nanobind::detail::cleanup_list *cleanup) {
@@ -64,6 +80,23 @@ LOT_PYTHON_CONTAINERS_OF(MlirModule)
 LOT_PYTHON_CONTAINERS_OF(MlirBlock)
 LOT_PYTHON_CONTAINERS_OF(MlirValue)
 #undef LOT_PYTHON_CONTAINERS_OF
+
+// Numbers, whose conversion may call `__index__` or `__float__`.
+#define LOT_PYTHON_LIST_OF(T)                                                                                          \
+  template <typename Allocator>                                                                                        \
+  struct type_caster<std::vector<T, Allocator>> : lot_python::ListCaster<std::vector<T, Allocator>, T> {};
+LOT_PYTHON_LIST_OF(std::int8_t)
+LOT_PYTHON_LIST_OF(std::int16_t)
+LOT_PYTHON_LIST_OF(std::int32_t)
+LOT_PYTHON_LIST_OF(std::int64_t)
+LOT_PYTHON_LIST_OF(std::uint32_t)
+LOT_PYTHON_LIST_OF(float)
+LOT_PYTHON_LIST_OF(double)
+LOT_PYTHON_LIST_OF(bool)
+#undef LOT_PYTHON_LIST_OF
+
+template <typename T, typename Allocator>
+struct type_caster<std::vector<T *, Allocator>> : lot_python::ListCaster<std::vector<T *, Allocator>, T *> {};
 
 } // namespace detail
 } // namespace nanobind

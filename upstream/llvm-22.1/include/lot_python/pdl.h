@@ -26,6 +26,7 @@ class PdlFunctions {
 public:
   /// Reads the uses of native functions in a module of patterns, which has to be alive.
   void collect(MlirOperation module) {
+    functions.clear(); // of an earlier attempt
     mlirOperationWalk(
         module,
         [](MlirOperation operation, void *self) {
@@ -50,10 +51,23 @@ public:
     return known == functions.end() || known->second.isPart;
   }
 
+  /// Raises for a function that the patterns call and nobody has registered.
+  template <typename Registered> void requireRegistered(const Registered &registered) const {
+    for (const auto &[name, uses] : functions)
+      for (bool isRewrite : {true, false}) {
+        bool isKnown = std::any_of(registered.begin(), registered.end(), [&, &name = name](const auto &function) {
+          return function->name == name && function->isRewrite == isRewrite;
+        });
+        if ((isRewrite ? uses.asRewrite : uses.asConstraint) && !isKnown)
+          refuse("The patterns call a " + std::string(isRewrite ? "rewrite" : "constraint") + " function '" + name +
+                 "': register it before the module is frozen.");
+      }
+  }
+
 private:
   struct Uses {
     std::set<PdlSignature> signatures;
-    bool isPart = false;
+    bool isPart = false, asRewrite = false, asConstraint = false;
   };
 
   void add(MlirOperation operation) {
@@ -68,6 +82,7 @@ private:
     MlirStringRef value = mlirStringAttrGetValue(name);
     Uses &uses = functions[std::string(value.data, value.length)];
     uses.isPart |= !whole;
+    (kind == "pdl.apply_native_constraint" ? uses.asConstraint : uses.asRewrite) = true;
     PdlSignature signature;
     for (intptr_t i = 0, e = mlirOperationGetNumResults(operation); i < e; ++i)
       signature += letterOf(mlirValueGetType(mlirOperationGetResult(operation, i)));

@@ -7,6 +7,7 @@
 
 #include <exception>
 #include <utility>
+#include <vector>
 
 #include <nanobind/nanobind.h>
 
@@ -76,6 +77,35 @@ inline bool canUsePython() noexcept {
 #else
   return Py_IsInitialized() && !_Py_IsFinalizing();
 #endif
+}
+
+/// While it lives, no garbage collection begins: nothing that makes Python objects runs finalizers.
+class WithoutCollection {
+public:
+  WithoutCollection() : wasEnabled(PyGC_Disable()) {}
+  WithoutCollection(const WithoutCollection &) = delete;
+  WithoutCollection &operator=(const WithoutCollection &) = delete;
+  ~WithoutCollection() {
+    if (wasEnabled)
+      PyGC_Enable();
+  }
+
+private:
+  int wasEnabled;
+};
+
+/// Takes the last entry of a stack of Python objects away. Dropping them may run Python code that uses the stack.
+template <typename Entry> void dropLast(std::vector<Entry> &stack) {
+  Entry last = std::move(stack.back());
+  stack.pop_back();
+}
+
+/// Takes all entries away, also those that come meanwhile; but what brings another one each time is left.
+template <typename Entry> void drop(std::vector<Entry> &stack) {
+  for (std::size_t most = stack.size() + 1000; most > 0 && !stack.empty(); --most)
+    dropLast(stack);
+  if (!stack.empty())
+    (void)new std::vector<Entry>(std::move(stack));
 }
 
 /// For callbacks that MLIR calls while it prints: keeps the first exception for later.

@@ -20,6 +20,8 @@
 
 #include "lot/lot.hpp"
 #include "lot/mlir.h"
+#include "lot_python/diagnostics.h"
+#include "lot_python/gate.h"
 #include "lot_python/observers.h"
 #include "mlir-c/IR.h"
 
@@ -101,8 +103,12 @@ struct ContextState {
   /// Operations that lost their last owner in Python while something else still uses their results, or
   /// still is at work on them. Destroyed as soon as that is over.
   std::vector<MlirOperation> orphans;
+  /// How many `AsmState`s there are. As long as there is one, an operation that loses its wrapper stays tracked.
+  std::size_t numberings = 0;
   /// Null as long as nobody wants to be told of ended operations.
   std::shared_ptr<Observed> observed;
+  /// Where diagnostics go; there as long as the context.
+  std::shared_ptr<Diagnostics> diagnostics;
   /// See getIdentifier.
   llvm::StringMap<MlirIdentifier> identifiers;
 };
@@ -110,10 +116,13 @@ struct ContextState {
 /// The identifier of an attribute's name. MLIR's own search costs as much as making a wrapper.
 MlirIdentifier getIdentifier(ContextState &state, MlirContext context, const std::string &name);
 
+/// An attribute of an operation is set or removed. A symbol table has to look again when it was a symbol's name.
+void noteAttribute(ContextState &state, const std::string &name);
+
 /// How many roots there are in all contexts: operations that nothing encloses, such as modules. Whatever
 /// Python owns is counted once, as long as it is one; nothing can use a part of a root from outside of it if
 /// there is no other one. Guarded by the GIL.
-extern std::size_t rootCount;
+LOT_PYTHON_API extern std::size_t rootCount;
 /// There is a root that the bindings do not own, and do not hear the end of.
 inline void noteForeignRoot() { ++rootCount; }
 /// MLIR calls Python, and shows it operations.
@@ -145,9 +154,6 @@ private:
 
 // ---- Checks before MLIR is asked to do something that it does not check itself.
 
-/// Whether `outer` is `inner` or encloses it.
-LOT_PYTHON_API bool encloses(MlirOperation outer, MlirOperation inner);
-
 /// An operation outside of `operation` that uses a value or a block of it; null if there is none. With
 /// `results` false its own results may be in use.
 LOT_PYTHON_API MlirOperation findOutsideUser(MlirOperation operation, bool results = true);
@@ -160,29 +166,6 @@ LOT_PYTHON_API void requireUnused(MlirOperation operation, bool results = true);
 /// Refuses to put `operation` into a block that is inside of it.
 LOT_PYTHON_API void requireNotInside(MlirOperation operation, MlirBlock block);
 
-/// C++ code of MLIR is at work on `root` further up on the stack, and has called Python. While the frame
-/// lives, Python may change what is strictly inside of `writable` (nothing, if that is null), but not the
-/// rest of `root`, nor end or move `root` or what encloses it.
-class LOT_PYTHON_API Frame {
-public:
-  Frame(MlirOperation root, MlirOperation writable);
-  Frame(const Frame &) = delete;
-  Frame &operator=(const Frame &) = delete;
-  ~Frame();
-
-  MlirOperation root, writable;
-
-private:
-  Deferral deferral; // goes when the frame is off the list
-};
-
-/// Refuses to end or move an operation that a frame protects; with `inside`, something in its regions.
-LOT_PYTHON_API void requireChangeable(MlirOperation operation, bool inside = false);
-/// Whether ending the operation would pull it from under a frame.
-bool isInFrame(MlirOperation operation);
-/// Whether there is a frame in a context, of whatever thread.
-bool isAtWork(MlirContext context);
-
 // ---- Capsules.
 
 /// Makes a capsule of `owner` that can be told to be dead later, and that keeps `owner` alive.
@@ -194,8 +177,9 @@ std::uint64_t outsideChanges();
 /// made: they pass.
 LOT_PYTHON_API void checkCapsule(nanobind::handle capsule);
 /// For what has one owner: gives the owner that a capsule was made of, who then has to let go of it. A null
-/// object for capsules that others made. Raises when that was done before.
-LOT_PYTHON_API nanobind::object takeCapsule(nanobind::handle capsule);
+/// object for capsules that others made. Raises when that was done before. `check`, if given, may raise as well, and
+/// then nothing has happened.
+LOT_PYTHON_API nanobind::object takeCapsule(nanobind::handle capsule, void (*check)(nanobind::handle owner) = nullptr);
 
 } // namespace lot_python
 

@@ -1,0 +1,1008 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#define LOT_PYTHON_UNCHECKED_CALLS
+#include "lot_python/checked_calls.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "llvm-c/Core.h"
+#include "llvm/ADT/StringSet.h"
+#include "lot_python/slots.h"
+#include "mlir-c/Dialect/Transform/Interpreter.h"
+#include "lot_python/checked_transform.h"
+#include "mlir/CAPI/IR.h"
+#include "mlir/CAPI/Support.h"
+#include "mlir/IR/BuiltinAttributeInterfaces.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/SymbolTable.h"
+
+namespace nb = nanobind;
+
+namespace lot_python {
+
+namespace {
+
+std::string textOf(MlirStringRef text) { return std::string(text.data, text.length); }
+
+MlirStringCallback appendTo(std::string &) {
+  return [](MlirStringRef part, void *text) { static_cast<std::string *>(text)->append(part.data, part.length); };
+}
+
+template <typename Printed, typename Function> std::string print(Function function, Printed object) {
+  std::string text;
+  function(object, appendTo(text), &text);
+  return text;
+}
+
+std::string quoted(MlirType type) { return "'" + print(mlirTypePrint, type) + "'"; }
+std::string quoted(MlirAttribute attribute) { return "'" + print(mlirAttributePrint, attribute) + "'"; }
+
+bool isNumber(MlirType type) { return mlirTypeIsAInteger(type) || mlirTypeIsAFloat(type); }
+
+[[noreturn]] void refuseIndex(const char *what) { throw nb::index_error(what); }
+
+void requireIndex(std::intptr_t index, std::intptr_t count, const char *what) {
+  if (index < 0 || index >= count)
+    refuseIndex(what);
+}
+
+/// Keeps the text of the errors that a call reports, instead of printing it.
+class CaughtErrors {
+public:
+  explicit CaughtErrors(MlirContext context) : context(context) {
+    id = mlirContextAttachDiagnosticHandler(
+        context,
+        [](MlirDiagnostic diagnostic, void *self) {
+          if (mlirDiagnosticGetSeverity(diagnostic) != MlirDiagnosticError)
+            return mlirLogicalResultFailure();
+          std::string &text = static_cast<CaughtErrors *>(self)->text;
+          if (!text.empty())
+            text += "; ";
+          mlirDiagnosticPrint(diagnostic, appendTo(text), &text);
+          return mlirLogicalResultSuccess();
+        },
+        this, nullptr);
+  }
+  CaughtErrors(const CaughtErrors &) = delete;
+  CaughtErrors &operator=(const CaughtErrors &) = delete;
+  ~CaughtErrors() { mlirContextDetachDiagnosticHandler(context, id); }
+
+  std::string text;
+
+private:
+  MlirContext context;
+  MlirDiagnosticHandlerID id;
+};
+
+/// Makes a type by MLIR's checking variant, and raises what that reports.
+template <typename Make> MlirType makeType(MlirContext context, Make &&make) {
+  MlirType type;
+  std::string error;
+  {
+    CaughtErrors errors(context);
+    type = make(mlirLocationUnknownGet(context));
+    error = errors.text;
+  }
+  if (mlirTypeIsNull(type))
+    refuse("There is no such type: " + (error.empty() ? "invalid parameters" : error) + ".");
+  return type;
+}
+
+/// A type or attribute of a dialect that is not loaded ends the process. Loads it.
+void requireDialect(MlirContext context, const char *name) {
+  if (mlirDialectIsNull(mlirContextGetOrLoadDialect(context, mlirStringRefCreateFromCString(name))))
+    refuse(std::string("The dialect '") + name + "' is not registered in this context: append a dialect registry with it.");
+}
+
+/// What the bindings' opaque types and attributes need: a name that could be a dialect's, and is one unless the
+/// context allows any.
+void requireNamespace(MlirContext context, MlirStringRef name) {
+  if (!mlir::Dialect::isValidNamespace(unwrap(name)))
+    refuse("'" + textOf(name) + "' cannot be the name of a dialect.");
+  if (!mlirContextGetAllowUnregisteredDialects(context) && mlirDialectIsNull(mlirContextGetOrLoadDialect(context, name)))
+    refuse("'" + textOf(name) + "' is no dialect of this context: register it, or set allow_unregistered_dialects.");
+}
+
+} // namespace
+
+void raiseMixedContexts() {
+  refuse("Objects of two contexts cannot be used together. Make all of them in one context; printing and parsing brings "
+         "IR, types and attributes from one to another.");
+}
+
+// ---- Trees.
+
+namespace {
+
+/// An operation that uses a value which is defined nowhere, below `root`; or null.
+MlirOperation findUnplacedUse(MlirOperation root) {
+  struct Search {
+    MlirOperation root, found;
+  } search = {root, {nullptr}};
+  mlirOperationWalk(
+      root,
+      [](MlirOperation operation, void *data) {
+        auto *search = static_cast<Search *>(data);
+        if (operation.ptr == search->root.ptr)
+          return MlirWalkResultAdvance; // its own operands are not looked at by MLIR
+        for (std::intptr_t i = 0, e = mlirOperationGetNumOperands(operation); i < e; ++i) {
+          MlirValue operand = mlirOperationGetOperand(operation, i);
+          if (mlirValueIsNull(operand) || !mlirValueIsAOpResult(operand))
+            continue;
+          if (mlirBlockIsNull(mlirOperationGetBlock(mlirOpResultGetOwner(operand)))) {
+            search->found = operation;
+            return MlirWalkResultInterrupt;
+          }
+        }
+        return MlirWalkResultAdvance;
+      },
+      &search, MlirWalkPreOrder);
+  return search.found;
+}
+
+MlirOperation rootOf(MlirOperation operation) {
+  for (MlirOperation outer = operation; !mlirOperationIsNull(outer); outer = mlirOperationGetParentOperation(outer))
+    operation = outer;
+  return operation;
+}
+
+} // namespace
+
+bool usesUnplacedValues(MlirOperation operation) {
+  // Without a second root there is no operation that is in no block.
+  return rootCount > 1 && !mlirOperationIsNull(findUnplacedUse(rootOf(operation)));
+}
+
+void requirePlacedOperands(MlirOperation operation, const char *act) {
+  if (rootCount <= 1)
+    return;
+  MlirOperation user = findUnplacedUse(rootOf(operation));
+  if (!mlirOperationIsNull(user))
+    refuse(quotedName(operation) + " cannot be " + act + ": inside of it or beside it, " + quotedName(user) +
+           " uses a result of an operation that is in no block. Insert that operation, or replace its uses, first.");
+}
+
+void requireUsesInside(MlirOperation operation, const char *act) {
+  struct Search {
+    MlirOperation root, found;
+  } search = {operation, {nullptr}};
+  mlirOperationWalk(
+      operation,
+      [](MlirOperation inner, void *data) {
+        auto *search = static_cast<Search *>(data);
+        bool outside = false;
+        for (std::intptr_t i = 0, e = mlirOperationGetNumOperands(inner); i < e && !outside; ++i) {
+          MlirValue operand = mlirOperationGetOperand(inner, i);
+          if (mlirValueIsNull(operand))
+            continue;
+          MlirOperation home = mlirValueIsABlockArgument(operand)
+                                   ? mlirBlockGetParentOperation(mlirBlockArgumentGetOwner(operand))
+                                   : mlirOpResultGetOwner(operand);
+          outside = !encloses(search->root, home);
+        }
+        for (std::intptr_t i = 0, e = mlirOperationGetNumSuccessors(inner); i < e && !outside; ++i)
+          outside = inner.ptr == search->root.ptr ||
+                    !encloses(search->root, mlirBlockGetParentOperation(mlirOperationGetSuccessor(inner, i)));
+        if (!outside)
+          return MlirWalkResultAdvance;
+        search->found = inner;
+        return MlirWalkResultInterrupt;
+      },
+      &search, MlirWalkPreOrder);
+  if (!mlirOperationIsNull(search.found))
+    refuse(quotedName(operation) + " cannot be " + act + " alone: " + quotedName(search.found) +
+           " uses a value or a block from outside of it. Take an operation that encloses that too.");
+}
+
+void requireCreatable(ContextState &state, MlirContext context, MlirStringRef name, std::intptr_t regions,
+                      std::intptr_t successors, MlirLocation location) {
+  constexpr std::intptr_t kMostRegions = (1 << 23) - 1; // an operation has 23 bits for their number
+  if (regions > kMostRegions)
+    refuse("An operation can have at most " + std::to_string(kMostRegions) + " regions.");
+  if (successors == 0)
+    return;
+  auto kind = mlir::RegisteredOperationName::lookup(unwrap(name), unwrap(context));
+  if (kind && !kind->hasTrait<mlir::OpTrait::IsTerminator>())
+    refuse("'" + textOf(name) + "' is no terminator: it cannot have successors.");
+}
+
+// ---- The calls. Each function says itself what it needs.
+
+namespace checked {
+
+// ---- Locations.
+
+static MlirLocation requireKind(bool is, MlirLocation location, const char *kind, const char *question) {
+  if (!is)
+    refuse(print(mlirLocationPrint, location) + " is no " + kind + " location (see " + question + ").");
+  return location;
+}
+
+MlirLocation mlirLocationCallSiteGetCallee(MlirLocation location) {
+  requireKind(mlirLocationIsACallSite(location), location, "callsite", "is_a_callsite");
+  return ::mlirLocationCallSiteGetCallee(location);
+}
+
+MlirLocation mlirLocationCallSiteGetCaller(MlirLocation location) {
+  requireKind(mlirLocationIsACallSite(location), location, "callsite", "is_a_callsite");
+  return ::mlirLocationCallSiteGetCaller(location);
+}
+
+MlirIdentifier mlirLocationFileLineColRangeGetFilename(MlirLocation location) {
+  requireKind(mlirLocationIsAFileLineColRange(location), location, "file", "is_a_file");
+  return ::mlirLocationFileLineColRangeGetFilename(location);
+}
+
+MlirIdentifier mlirLocationNameGetName(MlirLocation location) {
+  requireKind(mlirLocationIsAName(location), location, "name", "is_a_name");
+  return ::mlirLocationNameGetName(location);
+}
+
+MlirLocation mlirLocationNameGetChildLoc(MlirLocation location) {
+  requireKind(mlirLocationIsAName(location), location, "name", "is_a_name");
+  return ::mlirLocationNameGetChildLoc(location);
+}
+
+MlirLocation mlirLocationFromAttribute(MlirAttribute attribute) {
+  if (!mlirAttributeIsALocation(attribute))
+    refuse(quoted(attribute) + " is no location.");
+  return ::mlirLocationFromAttribute(attribute);
+}
+
+// ---- Attributes.
+
+MlirAttribute mlirIntegerAttrGet(MlirType type, std::int64_t value) {
+  if (!mlirTypeIsAInteger(type) && !mlirTypeIsAIndex(type))
+    refuse("An integer attribute needs an integer type or index, not " + quoted(type) + ".");
+  return ::mlirIntegerAttrGet(type, value);
+}
+
+/// Raises OverflowError for a value that a Python caller would get as 64 bits.
+static void requireWord(MlirAttribute attribute) {
+  MlirType type = mlirAttributeGetType(attribute);
+  if (!mlirTypeIsAInteger(type) || mlirIntegerTypeGetWidth(type) <= 64)
+    return;
+  PyErr_SetString(PyExc_OverflowError, (quoted(attribute) + " has more than 64 bits.").c_str());
+  nb::raise_python_error();
+}
+
+std::int64_t mlirIntegerAttrGetValueInt(MlirAttribute attribute) {
+  requireWord(attribute);
+  return ::mlirIntegerAttrGetValueInt(attribute);
+}
+
+std::int64_t mlirIntegerAttrGetValueSInt(MlirAttribute attribute) {
+  requireWord(attribute);
+  return ::mlirIntegerAttrGetValueSInt(attribute);
+}
+
+std::uint64_t mlirIntegerAttrGetValueUInt(MlirAttribute attribute) {
+  requireWord(attribute);
+  return ::mlirIntegerAttrGetValueUInt(attribute);
+}
+
+MlirAttribute mlirFloatAttrDoubleGet(MlirContext context, MlirType type, double value) {
+  requireContext(context, type);
+  if (!mlirTypeIsAFloat(type))
+    refuse("A float attribute needs a float type, not " + quoted(type) + ".");
+  return ::mlirFloatAttrDoubleGet(context, type, value);
+}
+
+MlirAttribute mlirArrayAttrGetElement(MlirAttribute attribute, std::intptr_t index) {
+  requireIndex(index, mlirArrayAttrGetNumElements(attribute), "ArrayAttribute index out of range");
+  return ::mlirArrayAttrGetElement(attribute, index);
+}
+
+MlirAttribute mlirDictionaryAttrGet(MlirContext context, std::intptr_t count, MlirNamedAttribute const *elements) {
+  requireContext(context, count, elements);
+  return ::mlirDictionaryAttrGet(context, count, elements);
+}
+
+MlirNamedAttribute mlirDictionaryAttrGetElement(MlirAttribute attribute, std::intptr_t index) {
+  requireIndex(index, mlirDictionaryAttrGetNumElements(attribute), "attempt to access out of bounds attribute");
+  return ::mlirDictionaryAttrGetElement(attribute, index);
+}
+
+static void requireAttributeName(MlirStringRef name) {
+  if (name.length == 0)
+    refuse("An attribute's name cannot be empty.");
+}
+
+MlirNamedAttribute mlirNamedAttributeGet(MlirIdentifier name, MlirAttribute attribute) {
+  requireContext(mlirIdentifierGetContext(name), attribute);
+  requireAttributeName(mlirIdentifierStr(name));
+  return ::mlirNamedAttributeGet(name, attribute);
+}
+
+#define LOT_PYTHON_DENSE_ARRAY(function)                                                                               \
+  decltype(::function(MlirAttribute(), 0)) function(MlirAttribute attribute, std::intptr_t index) {                   \
+    requireIndex(index, mlirDenseArrayGetNumElements(attribute), "DenseArray index out of range");                     \
+    return ::function(attribute, index);                                                                               \
+  }
+LOT_PYTHON_DENSE_ARRAY(mlirDenseBoolArrayGetElement)
+LOT_PYTHON_DENSE_ARRAY(mlirDenseI8ArrayGetElement)
+LOT_PYTHON_DENSE_ARRAY(mlirDenseI16ArrayGetElement)
+LOT_PYTHON_DENSE_ARRAY(mlirDenseI32ArrayGetElement)
+LOT_PYTHON_DENSE_ARRAY(mlirDenseI64ArrayGetElement)
+LOT_PYTHON_DENSE_ARRAY(mlirDenseF32ArrayGetElement)
+LOT_PYTHON_DENSE_ARRAY(mlirDenseF64ArrayGetElement)
+#undef LOT_PYTHON_DENSE_ARRAY
+
+MlirAttribute mlirOpaqueAttrGet(MlirContext context, MlirStringRef name, std::intptr_t length, const char *data,
+                                MlirType type) {
+  requireContext(context, type);
+  requireNamespace(context, name);
+  return ::mlirOpaqueAttrGet(context, name, length, data, type);
+}
+
+/// The number of elements of what dense elements can have as their type.
+static std::int64_t requireElements(MlirType type) {
+  if (!mlirTypeIsARankedTensor(type) && !mlirTypeIsAVector(type))
+    refuse("Dense elements need a ranked tensor or vector type, not " + quoted(type) + ".");
+  if (!mlirShapedTypeHasStaticShape(type))
+    refuse("Dense elements need a static shape, not " + quoted(type) + ".");
+  std::int64_t count = 1;
+  for (std::intptr_t i = 0, e = mlirShapedTypeGetRank(type); i < e; ++i)
+    if (__builtin_mul_overflow(count, ::mlirShapedTypeGetDimSize(type, i), &count))
+      refuse(quoted(type) + " has too many elements.");
+  return count;
+}
+
+static void requireElement(MlirType type, MlirAttribute element) {
+  MlirType wanted = mlirShapedTypeGetElementType(type);
+  bool right = mlirTypeIsAInteger(wanted) || mlirTypeIsAIndex(wanted) ? mlirAttributeIsAInteger(element)
+               : mlirTypeIsAFloat(wanted)                             ? mlirAttributeIsAFloat(element)
+                                                                      : mlirAttributeIsAString(element);
+  if (!right || !mlirTypeEqual(mlirAttributeGetType(element), wanted))
+    refuse(quoted(element) + " cannot be an element of " + quoted(type) + ".");
+}
+
+MlirAttribute mlirDenseElementsAttrGet(MlirType type, std::intptr_t count, MlirAttribute const *elements) {
+  requireContext(mlirTypeGetContext(type), count, elements);
+  std::int64_t wanted = requireElements(type);
+  if (count != wanted && count != 1)
+    refuse(quoted(type) + " has " + std::to_string(wanted) + " elements, not " + std::to_string(count) + ".");
+  for (std::intptr_t i = 0; i < count; ++i)
+    requireElement(type, elements[i]);
+  return ::mlirDenseElementsAttrGet(type, count, elements);
+}
+
+MlirAttribute mlirDenseElementsAttrSplatGet(MlirType type, MlirAttribute element) {
+  requireContext(mlirTypeGetContext(type), element);
+  (void)requireElements(type);
+  requireElement(type, element);
+  return ::mlirDenseElementsAttrSplatGet(type, element);
+}
+
+MlirAttribute mlirDenseElementsAttrRawBufferGet(MlirType type, std::size_t size, const void *buffer) {
+  (void)requireElements(type);
+  MlirType element = mlirShapedTypeGetElementType(type);
+  if (mlirTypeIsAComplex(element))
+    element = mlirComplexTypeGetElementType(element);
+  if (!isNumber(element) && !mlirTypeIsAIndex(element))
+    refuse("A buffer has no elements of type " + quoted(element) + ".");
+  return ::mlirDenseElementsAttrRawBufferGet(type, size, buffer);
+}
+
+MlirAttribute mlirUnmanagedDenseResourceElementsAttrGet(MlirType type, MlirStringRef name, void *data, std::size_t length,
+                                                        std::size_t alignment, bool isMutable,
+                                                        void (*deleter)(void *, const void *, std::size_t, std::size_t),
+                                                        void *userData) {
+  (void)requireElements(type);
+  if (alignment == 0 || (alignment & (alignment - 1)) != 0)
+    refuse("The alignment has to be a power of two, not " + std::to_string(alignment) + ".");
+  return ::mlirUnmanagedDenseResourceElementsAttrGet(type, name, data, length, alignment, isMutable, deleter, userData);
+}
+
+MlirStringRef mlirStringAttrGetValue(MlirAttribute attribute) {
+  if (!mlirAttributeIsAString(attribute))
+    refuse(quoted(attribute) + " is no string.");
+  return ::mlirStringAttrGetValue(attribute);
+}
+
+// ---- Types.
+
+static void requireWidth(unsigned width) {
+  constexpr unsigned kMostBits = (1u << 24) - 1;
+  if (width > kMostBits)
+    refuse("An integer type can have at most " + std::to_string(kMostBits) + " bits, not " + std::to_string(width) + ".");
+}
+
+MlirType mlirIntegerTypeGet(MlirContext context, unsigned width) {
+  requireWidth(width);
+  return ::mlirIntegerTypeGet(context, width);
+}
+
+MlirType mlirIntegerTypeSignedGet(MlirContext context, unsigned width) {
+  requireWidth(width);
+  return ::mlirIntegerTypeSignedGet(context, width);
+}
+
+MlirType mlirIntegerTypeUnsignedGet(MlirContext context, unsigned width) {
+  requireWidth(width);
+  return ::mlirIntegerTypeUnsignedGet(context, width);
+}
+
+MlirType mlirComplexTypeGet(MlirType element) {
+  if (!isNumber(element))
+    refuse("A complex type needs an integer or float type, not " + quoted(element) + ".");
+  return ::mlirComplexTypeGet(element);
+}
+
+MlirType mlirVectorTypeGet(std::intptr_t rank, const std::int64_t *shape, MlirType element) {
+  return makeType(mlirTypeGetContext(element),
+                  [&](MlirLocation location) { return mlirVectorTypeGetChecked(location, rank, shape, element); });
+}
+
+MlirType mlirVectorTypeGetScalable(std::intptr_t rank, const std::int64_t *shape, const bool *scalable, MlirType element) {
+  return makeType(mlirTypeGetContext(element), [&](MlirLocation location) {
+    return mlirVectorTypeGetScalableChecked(location, rank, shape, scalable, element);
+  });
+}
+
+MlirType mlirRankedTensorTypeGet(std::intptr_t rank, const std::int64_t *shape, MlirType element, MlirAttribute encoding) {
+  requireContext(mlirTypeGetContext(element), encoding);
+  return makeType(mlirTypeGetContext(element), [&](MlirLocation location) {
+    return mlirRankedTensorTypeGetChecked(location, rank, shape, element, encoding);
+  });
+}
+
+MlirType mlirUnrankedTensorTypeGet(MlirType element) {
+  return makeType(mlirTypeGetContext(element),
+                  [&](MlirLocation location) { return mlirUnrankedTensorTypeGetChecked(location, element); });
+}
+
+static void requireLayout(MlirAttribute layout) {
+  if (!mlirAttributeIsNull(layout) && !mlir::isa<mlir::MemRefLayoutAttrInterface>(unwrap(layout)))
+    refuse(quoted(layout) + " cannot be a layout: an affine map or a strided layout can.");
+}
+
+MlirType mlirMemRefTypeGet(MlirType element, std::intptr_t rank, const std::int64_t *shape, MlirAttribute layout,
+                           MlirAttribute space) {
+  requireContext(mlirTypeGetContext(element), layout, space);
+  requireLayout(layout);
+  return makeType(mlirTypeGetContext(element), [&](MlirLocation location) {
+    return ::mlirMemRefTypeGetChecked(location, element, rank, shape, layout, space);
+  });
+}
+
+MlirType mlirMemRefTypeGetChecked(MlirLocation location, MlirType element, std::intptr_t rank, const std::int64_t *shape,
+                                  MlirAttribute layout, MlirAttribute space) {
+  requireContext(mlirLocationGetContext(location), element, layout, space);
+  requireLayout(layout);
+  return ::mlirMemRefTypeGetChecked(location, element, rank, shape, layout, space);
+}
+
+MlirType mlirUnrankedMemRefTypeGet(MlirType element, MlirAttribute space) {
+  requireContext(mlirTypeGetContext(element), space);
+  return makeType(mlirTypeGetContext(element),
+                  [&](MlirLocation location) { return mlirUnrankedMemRefTypeGetChecked(location, element, space); });
+}
+
+MlirType mlirOpaqueTypeGet(MlirContext context, MlirStringRef name, MlirStringRef data) {
+  requireNamespace(context, name);
+  return ::mlirOpaqueTypeGet(context, name, data);
+}
+
+static void requireDimension(MlirType type, std::intptr_t dimension) {
+  requireIndex(dimension, mlirShapedTypeHasRank(type) ? mlirShapedTypeGetRank(type) : 0, "dimension out of range");
+}
+
+std::int64_t mlirShapedTypeGetDimSize(MlirType type, std::intptr_t dimension) {
+  requireDimension(type, dimension);
+  return ::mlirShapedTypeGetDimSize(type, dimension);
+}
+
+bool mlirShapedTypeIsDynamicDim(MlirType type, std::intptr_t dimension) {
+  requireDimension(type, dimension);
+  return ::mlirShapedTypeIsDynamicDim(type, dimension);
+}
+
+bool mlirShapedTypeIsStaticDim(MlirType type, std::intptr_t dimension) {
+  requireDimension(type, dimension);
+  return ::mlirShapedTypeIsStaticDim(type, dimension);
+}
+
+bool mlirVectorTypeIsDimScalable(MlirType type, std::intptr_t dimension) {
+  requireDimension(type, dimension);
+  return ::mlirVectorTypeIsDimScalable(type, dimension);
+}
+
+MlirType mlirTupleTypeGetType(MlirType type, std::intptr_t index) {
+  requireIndex(index, mlirTupleTypeGetNumTypes(type), "tuple index out of range");
+  return ::mlirTupleTypeGetType(type, index);
+}
+
+MlirType mlirFunctionTypeGetInput(MlirType type, std::intptr_t index) {
+  requireIndex(index, mlirFunctionTypeGetNumInputs(type), "input index out of range");
+  return ::mlirFunctionTypeGetInput(type, index);
+}
+
+MlirType mlirFunctionTypeGetResult(MlirType type, std::intptr_t index) {
+  requireIndex(index, mlirFunctionTypeGetNumResults(type), "result index out of range");
+  return ::mlirFunctionTypeGetResult(type, index);
+}
+
+MlirType mlirLLVMPointerTypeGet(MlirContext context, unsigned space) {
+  requireDialect(context, "llvm");
+  return ::mlirLLVMPointerTypeGet(context, space);
+}
+
+MlirType mlirLLVMStructTypeLiteralGet(MlirContext context, std::intptr_t count, MlirType const *types, bool packed) {
+  requireContext(context, count, types);
+  requireDialect(context, "llvm");
+  return makeType(context, [&](MlirLocation location) {
+    return ::mlirLLVMStructTypeLiteralGetChecked(location, count, types, packed);
+  });
+}
+
+MlirType mlirLLVMStructTypeLiteralGetChecked(MlirLocation location, std::intptr_t count, MlirType const *types,
+                                             bool packed) {
+  requireContext(mlirLocationGetContext(location), count, types);
+  requireDialect(mlirLocationGetContext(location), "llvm");
+  return ::mlirLLVMStructTypeLiteralGetChecked(location, count, types, packed);
+}
+
+static void requireStructName(MlirStringRef name) {
+  if (name.length == 0)
+    refuse("An identified struct needs a name.");
+}
+
+MlirType mlirLLVMStructTypeIdentifiedGet(MlirContext context, MlirStringRef name) {
+  requireDialect(context, "llvm");
+  requireStructName(name);
+  return ::mlirLLVMStructTypeIdentifiedGet(context, name);
+}
+
+MlirType mlirLLVMStructTypeIdentifiedNewGet(MlirContext context, MlirStringRef name, std::intptr_t count,
+                                            MlirType const *types, bool packed) {
+  (void)checked::mlirLLVMStructTypeLiteralGet(context, count, types, packed); // refuses what cannot be an element
+  requireStructName(name);
+  return ::mlirLLVMStructTypeIdentifiedNewGet(context, name, count, types, packed);
+}
+
+MlirType mlirLLVMStructTypeOpaqueGet(MlirContext context, MlirStringRef name) {
+  requireDialect(context, "llvm");
+  requireStructName(name);
+  return ::mlirLLVMStructTypeOpaqueGet(context, name);
+}
+
+MlirLogicalResult mlirLLVMStructTypeSetBody(MlirType type, std::intptr_t count, MlirType const *types, bool packed) {
+  (void)checked::mlirLLVMStructTypeLiteralGet(mlirTypeGetContext(type), count, types, packed);
+  if (mlirLLVMStructTypeIsLiteral(type))
+    refuse(quoted(type) + " has no name: only an identified struct gets its body later.");
+  return ::mlirLLVMStructTypeSetBody(type, count, types, packed);
+}
+
+MlirType mlirLLVMStructTypeGetElementType(MlirType type, std::intptr_t index) {
+  requireIndex(index, mlirLLVMStructTypeGetNumElementTypes(type), "element index out of range");
+  return ::mlirLLVMStructTypeGetElementType(type, index);
+}
+
+MlirType mlirSMTTypeGetBool(MlirContext context) {
+  requireDialect(context, "smt");
+  return ::mlirSMTTypeGetBool(context);
+}
+
+MlirType mlirSMTTypeGetInt(MlirContext context) {
+  requireDialect(context, "smt");
+  return ::mlirSMTTypeGetInt(context);
+}
+
+MlirType mlirSMTTypeGetBitVector(MlirContext context, std::int32_t width) {
+  requireDialect(context, "smt");
+  if (width < 1)
+    refuse("A bit vector has at least one bit.");
+  return ::mlirSMTTypeGetBitVector(context, width);
+}
+
+// ---- Affine expressions, maps and sets.
+
+namespace {
+
+/// More inputs than this only come of a wrong number, and MLIR makes a list of all of them.
+constexpr std::intptr_t kMostInputs = 1 << 20;
+
+void requireInputs(std::intptr_t count) {
+  if (count < 0 || count > kMostInputs)
+    refuse("The number of dimensions or symbols has to be between 0 and " + std::to_string(kMostInputs) + ", not " +
+           std::to_string(count) + ".");
+}
+
+void requirePosition(std::intptr_t position) {
+  if (position < 0 || position >= kMostInputs)
+    refuse("The position of a dimension or symbol has to be between 0 and " + std::to_string(kMostInputs - 1) + ", not " +
+           std::to_string(position) + ".");
+}
+
+bool isBinary(MlirAffineExpr expr) { return mlirAffineExprIsABinary(expr); }
+
+/// How many dimensions and symbols an expression needs.
+struct Inputs {
+  std::intptr_t dims = 0, symbols = 0;
+
+  void add(MlirAffineExpr expr) {
+    if (isBinary(expr)) {
+      add(mlirAffineBinaryOpExprGetLHS(expr));
+      add(mlirAffineBinaryOpExprGetRHS(expr));
+    } else if (mlirAffineExprIsADim(expr)) {
+      dims = std::max(dims, mlirAffineDimExprGetPosition(expr) + 1);
+    } else if (mlirAffineExprIsASymbol(expr)) {
+      symbols = std::max(symbols, mlirAffineSymbolExprGetPosition(expr) + 1);
+    }
+  }
+  /// The same for the expression with one part replaced.
+  void addReplaced(MlirAffineExpr expr, MlirAffineExpr part, MlirAffineExpr by) {
+    if (mlirAffineExprEqual(expr, part)) {
+      add(by);
+    } else if (isBinary(expr)) {
+      addReplaced(mlirAffineBinaryOpExprGetLHS(expr), part, by);
+      addReplaced(mlirAffineBinaryOpExprGetRHS(expr), part, by);
+    } else {
+      add(expr);
+    }
+  }
+  void require(std::intptr_t numDims, std::intptr_t numSymbols) const {
+    requireInputs(numDims);
+    requireInputs(numSymbols);
+    if (dims > numDims || symbols > numSymbols)
+      refuse("The expressions need " + std::to_string(dims) + " dimensions and " + std::to_string(symbols) +
+             " symbols, and there are " + std::to_string(numDims) + " and " + std::to_string(numSymbols) + ".");
+  }
+};
+
+} // namespace
+
+MlirAffineExpr mlirAffineDimExprGet(MlirContext context, std::intptr_t position) {
+  requirePosition(position);
+  return ::mlirAffineDimExprGet(context, position);
+}
+
+MlirAffineExpr mlirAffineSymbolExprGet(MlirContext context, std::intptr_t position) {
+  requirePosition(position);
+  return ::mlirAffineSymbolExprGet(context, position);
+}
+
+static void requireShift(std::uint32_t count, std::uint32_t shift, std::uint32_t offset) {
+  requireInputs(count);
+  requireInputs(std::intptr_t(count) + shift);
+  if (offset > count)
+    refuse("The offset " + std::to_string(offset) + " is beyond the number of inputs, " + std::to_string(count) + ".");
+}
+
+MlirAffineExpr mlirAffineExprShiftDims(MlirAffineExpr expr, std::uint32_t count, std::uint32_t shift, std::uint32_t offset) {
+  requireShift(count, shift, offset);
+  return ::mlirAffineExprShiftDims(expr, count, shift, offset);
+}
+
+MlirAffineExpr mlirAffineExprShiftSymbols(MlirAffineExpr expr, std::uint32_t count, std::uint32_t shift,
+                                          std::uint32_t offset) {
+  requireShift(count, shift, offset);
+  return ::mlirAffineExprShiftSymbols(expr, count, shift, offset);
+}
+
+MlirAffineExpr mlirSimplifyAffineExpr(MlirAffineExpr expr, std::uint32_t dims, std::uint32_t symbols) {
+  Inputs inputs;
+  inputs.add(expr);
+  inputs.require(dims, symbols);
+  return ::mlirSimplifyAffineExpr(expr, dims, symbols);
+}
+
+MlirAffineMap mlirAffineMapGet(MlirContext context, std::intptr_t dims, std::intptr_t symbols, std::intptr_t count,
+                               MlirAffineExpr *exprs) {
+  requireContext(context, count, exprs);
+  Inputs inputs;
+  std::for_each(exprs, exprs + count, [&](MlirAffineExpr expr) { inputs.add(expr); });
+  inputs.require(dims, symbols);
+  return ::mlirAffineMapGet(context, dims, symbols, count, exprs);
+}
+
+MlirAffineMap mlirAffineMapMultiDimIdentityGet(MlirContext context, std::intptr_t dims) {
+  requireInputs(dims);
+  return ::mlirAffineMapMultiDimIdentityGet(context, dims);
+}
+
+MlirAffineMap mlirAffineMapMinorIdentityGet(MlirContext context, std::intptr_t dims, std::intptr_t results) {
+  requireInputs(dims);
+  if (results < 0 || results > dims)
+    refuse("A minor identity of " + std::to_string(dims) + " dimensions cannot have " + std::to_string(results) +
+           " results.");
+  return ::mlirAffineMapMinorIdentityGet(context, dims, results);
+}
+
+MlirAffineMap mlirAffineMapPermutationGet(MlirContext context, std::intptr_t size, unsigned *permutation) {
+  if (size == 0)
+    refuse("A permutation cannot be empty.");
+  return ::mlirAffineMapPermutationGet(context, size, permutation);
+}
+
+MlirAffineExpr mlirAffineMapGetResult(MlirAffineMap map, std::intptr_t index) {
+  requireIndex(index, mlirAffineMapGetNumResults(map), "result index out of range");
+  return ::mlirAffineMapGetResult(map, index);
+}
+
+static void requireResults(std::intptr_t count) {
+  if (count < 1)
+    throw nb::value_error("number of results out of bounds");
+}
+
+MlirAffineMap mlirAffineMapGetMajorSubMap(MlirAffineMap map, std::intptr_t count) {
+  requireResults(count);
+  return ::mlirAffineMapGetMajorSubMap(map, count);
+}
+
+MlirAffineMap mlirAffineMapGetMinorSubMap(MlirAffineMap map, std::intptr_t count) {
+  requireResults(count);
+  return ::mlirAffineMapGetMinorSubMap(map, count);
+}
+
+MlirAffineMap mlirAffineMapReplace(MlirAffineMap map, MlirAffineExpr part, MlirAffineExpr by, std::intptr_t dims,
+                                   std::intptr_t symbols) {
+  requireContext(mlirAffineMapGetContext(map), part, by);
+  Inputs inputs;
+  for (std::intptr_t i = 0, e = mlirAffineMapGetNumResults(map); i < e; ++i)
+    inputs.addReplaced(::mlirAffineMapGetResult(map, i), part, by);
+  inputs.require(dims, symbols);
+  return ::mlirAffineMapReplace(map, part, by, dims, symbols);
+}
+
+MlirIntegerSet mlirIntegerSetGet(MlirContext context, std::intptr_t dims, std::intptr_t symbols, std::intptr_t count,
+                                 const MlirAffineExpr *exprs, const bool *isEquality) {
+  requireContext(context, count, exprs);
+  Inputs inputs;
+  std::for_each(exprs, exprs + count, [&](MlirAffineExpr expr) { inputs.add(expr); });
+  inputs.require(dims, symbols);
+  return ::mlirIntegerSetGet(context, dims, symbols, count, exprs, isEquality);
+}
+
+MlirIntegerSet mlirIntegerSetEmptyGet(MlirContext context, std::intptr_t dims, std::intptr_t symbols) {
+  requireInputs(dims);
+  requireInputs(symbols);
+  return ::mlirIntegerSetEmptyGet(context, dims, symbols);
+}
+
+MlirIntegerSet mlirIntegerSetReplaceGet(MlirIntegerSet set, const MlirAffineExpr *dims, const MlirAffineExpr *symbols,
+                                        std::intptr_t numDims, std::intptr_t numSymbols) {
+  std::intptr_t oldDims = mlirIntegerSetGetNumDims(set), oldSymbols = mlirIntegerSetGetNumSymbols(set);
+  requireContext(mlirIntegerSetGetContext(set), oldDims, dims, oldSymbols, symbols);
+  Inputs inputs;
+  std::for_each(dims, dims + oldDims, [&](MlirAffineExpr expr) { inputs.add(expr); });
+  std::for_each(symbols, symbols + oldSymbols, [&](MlirAffineExpr expr) { inputs.add(expr); });
+  inputs.require(numDims, numSymbols);
+  return ::mlirIntegerSetReplaceGet(set, dims, symbols, numDims, numSymbols);
+}
+
+// ---- Operations, blocks and values. Printing verifies first, unless it prints the generic form.
+
+void mlirOperationSetAttributeByName(MlirOperation operation, MlirStringRef name, MlirAttribute attribute) {
+  requireContext(mlirOperationGetContext(operation), attribute);
+  requireAttributeName(name);
+  ::mlirOperationSetAttributeByName(operation, name, attribute);
+}
+
+bool mlirOperationVerify(MlirOperation operation) {
+  requirePlacedOperands(operation, "verified");
+  return ::mlirOperationVerify(operation);
+}
+
+/// Printing flags for what cannot be verified.
+namespace {
+class GenericFlags {
+public:
+  GenericFlags() : flags(mlirOpPrintingFlagsCreate()) { mlirOpPrintingFlagsPrintGenericOpForm(flags); }
+  GenericFlags(const GenericFlags &) = delete;
+  GenericFlags &operator=(const GenericFlags &) = delete;
+  ~GenericFlags() { mlirOpPrintingFlagsDestroy(flags); }
+
+  MlirOpPrintingFlags flags;
+};
+} // namespace
+
+void mlirOperationPrintWithFlags(MlirOperation operation, MlirOpPrintingFlags flags, MlirStringCallback callback,
+                                 void *data) {
+  if (usesUnplacedValues(operation))
+    mlirOpPrintingFlagsPrintGenericOpForm(flags);
+  ::mlirOperationPrintWithFlags(operation, flags, callback, data);
+}
+
+void mlirOperationDump(MlirOperation operation) {
+  if (!usesUnplacedValues(operation))
+    return ::mlirOperationDump(operation);
+  GenericFlags generic;
+  std::string text;
+  ::mlirOperationPrintWithFlags(operation, generic.flags, appendTo(text), &text);
+  std::fprintf(stderr, "%s\n", text.c_str());
+}
+
+void mlirBlockPrint(MlirBlock block, MlirStringCallback callback, void *data) {
+  MlirOperation owner = mlirBlockGetParentOperation(block);
+  if (!mlirOperationIsNull(owner))
+    requirePlacedOperands(owner, "printed block by block");
+  ::mlirBlockPrint(block, callback, data);
+}
+
+static MlirOperation ownerOf(MlirValue value) {
+  return mlirValueIsABlockArgument(value) ? mlirBlockGetParentOperation(mlirBlockArgumentGetOwner(value))
+                                          : mlirOpResultGetOwner(value);
+}
+
+void mlirValuePrint(MlirValue value, MlirStringCallback callback, void *data) {
+  if (mlirValueIsABlockArgument(value) || !usesUnplacedValues(ownerOf(value)))
+    return ::mlirValuePrint(value, callback, data);
+  GenericFlags generic;
+  ::mlirOperationPrintWithFlags(ownerOf(value), generic.flags, callback, data);
+}
+
+void mlirValueDump(MlirValue value) {
+  std::string text = print(checked::mlirValuePrint, value);
+  std::fprintf(stderr, "%s\n", text.c_str());
+}
+
+MlirAsmState mlirAsmStateCreateForOperation(MlirOperation operation, MlirOpPrintingFlags flags) {
+  if (usesUnplacedValues(operation))
+    mlirOpPrintingFlagsPrintGenericOpForm(flags);
+  return ::mlirAsmStateCreateForOperation(operation, flags);
+}
+
+MlirAsmState mlirAsmStateCreateForValue(MlirValue value, MlirOpPrintingFlags flags) {
+  MlirOperation owner = ownerOf(value);
+  if (mlirOperationIsNull(owner))
+    refuse("The value is a block argument of a block that is in no operation.");
+  if (usesUnplacedValues(owner))
+    mlirOpPrintingFlagsPrintGenericOpForm(flags);
+  return ::mlirAsmStateCreateForValue(value, flags);
+}
+
+void mlirOperationWriteBytecode(MlirOperation operation, MlirStringCallback callback, void *data) {
+  requireUsesInside(operation, "written as bytecode");
+  ::mlirOperationWriteBytecode(operation, callback, data);
+}
+
+MlirLogicalResult mlirOperationWriteBytecodeWithConfig(MlirOperation operation, MlirBytecodeWriterConfig config,
+                                                       MlirStringCallback callback, void *data) {
+  requireUsesInside(operation, "written as bytecode");
+  return ::mlirOperationWriteBytecodeWithConfig(operation, config, callback, data);
+}
+
+MlirLlvmThreadPool mlirContextGetThreadPool(MlirContext context) {
+  if (!unwrap(context)->isMultithreadingEnabled())
+    refuse("This context has no thread pool: its multi-threading is disabled.");
+  return ::mlirContextGetThreadPool(context);
+}
+
+// ---- Whatever runs.
+
+MlirLogicalResult mlirApplyPatternsAndFoldGreedily(MlirModule module, MlirFrozenRewritePatternSet patterns,
+                                                   MlirGreedyRewriteDriverConfig config) {
+  requirePlacedOperands(mlirModuleGetOperation(module), "rewritten");
+  return ::mlirApplyPatternsAndFoldGreedily(module, patterns, config);
+}
+
+MlirLogicalResult mlirApplyPatternsAndFoldGreedilyWithOp(MlirOperation operation, MlirFrozenRewritePatternSet patterns,
+                                                         MlirGreedyRewriteDriverConfig config) {
+  if (mlirOperationGetNumRegions(operation) != 0 && !unwrap(operation)->hasTrait<mlir::OpTrait::IsIsolatedFromAbove>())
+    refuse(quotedName(operation) + " is not isolated from above: the greedy driver works on operations that are, such as "
+                                   "functions and modules.");
+  requirePlacedOperands(operation, "rewritten");
+  return ::mlirApplyPatternsAndFoldGreedilyWithOp(operation, patterns, config);
+}
+
+void mlirWalkAndApplyPatterns(MlirOperation operation, MlirFrozenRewritePatternSet patterns) {
+  requirePlacedOperands(operation, "rewritten");
+  ::mlirWalkAndApplyPatterns(operation, patterns);
+}
+
+MlirLogicalResult mlirPassManagerRunOnOp(MlirPassManager manager, MlirOperation operation) {
+  requirePlacedOperands(operation, "worked on by passes");
+  return ::mlirPassManagerRunOnOp(manager, operation);
+}
+
+MlirLogicalResult mlirTransformApplyNamedSequence(MlirOperation payload, MlirOperation root, MlirOperation module,
+                                                  MlirTransformOptions options) {
+  requireContext(mlirOperationGetContext(payload), root, module);
+  requirePlacedOperands(payload, "transformed");
+  requirePlacedOperands(root, "interpreted");
+  return ::mlirTransformApplyNamedSequence(payload, root, module, options);
+}
+
+/// What MLIR makes a symbol table of: one block, and no two symbols of one name.
+static void requireSymbolTable(MlirOperation operation) {
+  mlir::Operation *op = unwrap(operation);
+  if (!op->hasTrait<mlir::OpTrait::SymbolTable>() || op->getNumRegions() != 1 || !op->getRegion(0).hasOneBlock())
+    refuse(quotedName(operation) + " is no symbol table.");
+  llvm::StringSet<> names;
+  for (mlir::Operation &symbol : op->getRegion(0).front())
+    if (auto name = symbol.getAttrOfType<mlir::StringAttr>(mlir::SymbolTable::getSymbolAttrName()))
+      if (!names.insert(name.getValue()).second)
+        refuse("Two symbols of " + quotedName(operation) + " are called '" + name.getValue().str() + "'.");
+}
+
+MlirLogicalResult mlirMergeSymbolsIntoFromClone(MlirOperation target, MlirOperation other) {
+  requireContext(mlirOperationGetContext(target), other);
+  requireSymbolTable(target);
+  requireSymbolTable(other);
+  requirePlacedOperands(target, "merged into");
+  requirePlacedOperands(other, "merged");
+  return ::mlirMergeSymbolsIntoFromClone(target, other);
+}
+
+MlirExecutionEngine mlirExecutionEngineCreate(MlirModule module, int optLevel, int numPaths,
+                                              const MlirStringRef *sharedLibPaths, bool enableObjectDump, bool enablePIC) {
+  if (optLevel < 0 || optLevel > 3)
+    refuse("The optimization level has to be between 0 and 3, not " + std::to_string(optLevel) + ".");
+  requirePlacedOperands(mlirModuleGetOperation(module), "compiled");
+  return ::mlirExecutionEngineCreate(module, optLevel, numPaths, sharedLibPaths, enableObjectDump, enablePIC);
+}
+
+char *mlirTranslateModuleToLLVMIRToString(MlirOperation module) {
+  requirePlacedOperands(module, "translated");
+  // MLIR's own function prints what could not be made.
+  LLVMContextRef context = LLVMContextCreate();
+  char *text = nullptr;
+  std::string error;
+  {
+    CaughtErrors errors(mlirOperationGetContext(module));
+    if (LLVMModuleRef made = mlirTranslateModuleToLLVMIR(module, context)) {
+      text = LLVMPrintModuleToString(made);
+      LLVMDisposeModule(made);
+    }
+    error = errors.text;
+  }
+  LLVMContextDispose(context);
+  if (!text)
+    refuse(quotedName(module) + " cannot be translated to LLVM IR" + (error.empty() ? "." : ": " + error + "."));
+  return text;
+}
+
+MlirLogicalResult mlirTranslateOperationToSMTLIB(MlirOperation operation, MlirStringCallback callback, void *data,
+                                                 bool inlineSingleUseValues, bool indentLetBody) {
+  if (!checked::mlirOperationVerify(operation))
+    refuse(quotedName(operation) + " cannot be exported: it is not valid.");
+  return ::mlirTranslateOperationToSMTLIB(operation, callback, data, inlineSingleUseValues, indentLetBody);
+}
+
+MlirLogicalResult mlirLoadIRDLDialects(MlirModule module) {
+  MlirOperation operation = mlirModuleGetOperation(module);
+  requirePlacedOperands(operation, "loaded");
+  if (!::mlirOperationVerify(operation))
+    refuse("The module of IRDL dialects is not valid.");
+  MlirContext context = mlirModuleGetContext(module);
+  llvm::StringSet<> names;
+  unwrap(operation)->walk([&](mlir::Operation *op) {
+    if (op->getName().getStringRef() != "irdl.dialect")
+      return;
+    auto name = op->getAttrOfType<mlir::StringAttr>(mlir::SymbolTable::getSymbolAttrName());
+    if (name && (!names.insert(name.getValue()).second || unwrap(context)->getOrLoadDialect(name.getValue())))
+      refuse("The context has a dialect '" + name.getValue().str() + "' already.");
+  });
+  return ::mlirLoadIRDLDialects(module);
+}
+
+void mlirLinalgFillBuiltinNamedOpRegion(MlirOperation operation) {
+  std::string name = textOf(mlirIdentifierStr(mlirOperationGetName(operation)));
+  bool isNamed = name.rfind("linalg.", 0) == 0 && name != "linalg.generic" && name != "linalg.map" &&
+                 name != "linalg.reduce" && !mlirAttributeIsNull(mlirLinalgGetIndexingMapsAttribute(operation));
+  if (!isNamed || mlirOperationGetNumRegions(operation) != 1)
+    refuse("'" + name + "' has no region that can be filled: only named operations of linalg have.");
+  if (!mlirBlockIsNull(mlirRegionGetFirstBlock(mlirOperationGetRegion(operation, 0))))
+    refuse("The region of '" + name + "' is filled already.");
+  ::mlirLinalgFillBuiltinNamedOpRegion(operation);
+}
+
+MlirLinalgContractionDimensions mlirLinalgInferContractionDimensionsFromMaps(const MlirAffineMap *maps, std::size_t count) {
+  ContextCheck check;
+  std::for_each(maps, maps + count, [&](MlirAffineMap map) { check.addContext(mlirAffineMapGetContext(map)); });
+  for (std::size_t i = 1; i < count; ++i)
+    if (mlirAffineMapGetNumInputs(maps[i]) != mlirAffineMapGetNumInputs(maps[0]))
+      refuse("The maps have different numbers of inputs.");
+  if (count != 3)
+    refuse("A contraction has three maps, not " + std::to_string(count) + ".");
+  return ::mlirLinalgInferContractionDimensionsFromMaps(maps, count);
+}
+
+} // namespace checked
+} // namespace lot_python
