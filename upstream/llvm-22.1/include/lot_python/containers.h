@@ -12,6 +12,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
+#include "llvm/ADT/SmallVector.h"
 #include "mlir-c/IR.h"
 
 namespace lot_python {
@@ -21,15 +22,20 @@ template <typename List, typename Entry> struct ListCaster : nanobind::detail::l
     this->value.clear();
     if (PyUnicode_CheckExact(source.ptr()) || PyBytes_CheckExact(source.ptr()) || !PySequence_Check(source.ptr()))
       return false;
-    // A copy that holds the elements, since asking them may run Python code.
-    nanobind::object elements = nanobind::steal(PySequence_Tuple(source.ptr()));
-    if (!elements.is_valid()) {
+    // Held before any is asked for something, since that may run Python code.
+    llvm::SmallVector<nanobind::object, 8> elements;
+    PyObject *fast = PySequence_Fast(source.ptr(), ""); // a list or tuple itself
+    if (!fast) {
       PyErr_Clear();
       return false;
     }
+    for (Py_ssize_t i = 0, e = PySequence_Fast_GET_SIZE(fast); i < e; ++i)
+      elements.push_back(nanobind::borrow(PySequence_Fast_GET_ITEM(fast, i)));
+    Py_DECREF(fast);
+    this->value.reserve(elements.size());
     flags = nanobind::detail::flags_for_local_caster<Entry>(flags);
     nanobind::detail::make_caster<Entry> caster;
-    for (nanobind::handle element : nanobind::borrow<nanobind::tuple>(elements)) {
+    for (const nanobind::object &element : elements) {
       if (!caster.from_python(element, flags, cleanup) || !caster.template can_cast<Entry>())
         return false;
       this->value.push_back(caster.operator nanobind::detail::cast_t<Entry>());
@@ -37,8 +43,9 @@ template <typename List, typename Entry> struct ListCaster : nanobind::detail::l
     // What is pointed to lives as long as the call.
     if constexpr (std::is_pointer_v<Entry>) {
       if (!cleanup)
-        return false;
-      cleanup->append(elements.release().ptr());
+        return elements.empty();
+      for (nanobind::object &element : elements)
+        cleanup->append(element.release().ptr());
     }
     return true;
   }
