@@ -101,6 +101,8 @@ pub struct Stripe {
     /// Free slots, linked through `next`, and how many they are.
     free: Slot,
     free_count: u32,
+    /// How many of the free slots are those of a reserve in use, which are not to be given back.
+    reserved: u32,
     scopes: Vec<Option<Scope>>,
     scope_numbers: Option<HashMap<(u64, u64), u32, BuildHasherDefault<ScopeHasher>>>,
     free_scopes: Vec<u32>,
@@ -130,6 +132,7 @@ impl Stripe {
             number: 0,
             free: NONE,
             free_count: 0,
+            reserved: 0,
             scopes: Vec::new(),
             scope_numbers: None,
             free_scopes: Vec::new(),
@@ -382,9 +385,16 @@ impl Stripe {
         node.cold.next.store(self.free, Ordering::Relaxed);
         self.free = node.slot;
         self.free_count += 1;
-        if self.free_count >= MOST_FREE + BATCH {
+        if self.has_surplus() {
             self.return_batch();
         }
+    }
+
+    /// Whether there are free slots for others. What a reserve has set aside is not: a use of it may have to be
+    /// repeated.
+    #[inline]
+    fn has_surplus(&self) -> bool {
+        self.free_count >= self.reserved + MOST_FREE + BATCH
     }
 
     #[cold]
@@ -428,6 +438,7 @@ impl Stripe {
 
     /// Makes the slots of a reserve free for the taking, until the lock is let go of.
     pub fn use_reserve(&mut self, reserve: &mut Reserve) {
+        self.reserved = reserve.count;
         while reserve.count > 0 {
             let node = Node::at(reserve.slots);
             reserve.slots = node.cold.next.load(Ordering::Relaxed);
@@ -440,6 +451,8 @@ impl Stripe {
 
     /// Sets as many slots aside again, after a use that has taken none of them in the end.
     pub fn renew_reserve(&mut self, reserve: &mut Reserve, slots: u32) {
+        self.reserved = 0;
+        debug_assert!(self.free_count >= slots);
         while reserve.count < slots {
             let node = self.take_slot();
             node.cold.next.store(reserve.slots, Ordering::Relaxed);
@@ -451,9 +464,10 @@ impl Stripe {
     /// Ends a reserve; its slots are free.
     pub fn give_back(&mut self, mut reserve: Reserve) {
         self.use_reserve(&mut reserve);
+        self.reserved = 0;
         self.scope_mut(reserve.scope).pins -= 1;
         self.note_if_empty(reserve.scope);
-        while self.free_count >= MOST_FREE + BATCH {
+        while self.has_surplus() {
             self.return_batch();
         }
     }
