@@ -175,6 +175,8 @@ impl Filter {
         let (words, shift) = self.words(Ordering::Relaxed);
         if words.is_null() {
             self.place.store(0, Ordering::Relaxed);
+            // There may be room left from when every bit counted as set; without words there is none.
+            self.room.store(0, Ordering::Relaxed);
             return;
         }
         for number in 0..len(shift) {
