@@ -474,9 +474,12 @@ fn lock_node(state: &TrackerState, object: usize) -> Option<(LockGuard<'static, 
     }
 }
 
-/// Ends what is known at an address, in whatever scope, as a missed end.
-fn miss_end(state: &TrackerState, object: usize, ending: &mut Ending) {
-    if let Some((mut stripe, node)) = lock_node(state, object) {
+/// Ends what is known at an address in another scope than that one, as a missed end. Meanwhile another thread may have
+/// ended it, and may have reported the object in the right scope: then its ref is out and stays live.
+fn miss_end(state: &TrackerState, object: usize, scope: u64, ending: &mut Ending) {
+    if let Some((mut stripe, node)) = lock_node(state, object)
+        && stripe.scope_of(node).id != scope
+    {
         stripe.end_missed(state, node, ending);
     }
 }
@@ -504,6 +507,7 @@ fn scan(mut show: impl FnMut(&Stripe, Node)) {
 struct Reserved<'a> {
     state: &'a TrackerState,
     number: u8,
+    scope: u64,
     slots: u32,
     /// `None` only while it is being given back.
     reserve: Option<Reserve>,
@@ -515,6 +519,7 @@ impl<'a> Reserved<'a> {
         Ok(Self {
             state,
             number,
+            scope,
             slots,
             reserve: Some(reserve),
         })
@@ -537,7 +542,7 @@ impl<'a> Reserved<'a> {
                     stripe.renew_reserve(reserve, self.slots);
                 }
                 drop(stripe);
-                miss_end(self.state, object, ending);
+                miss_end(self.state, object, self.scope, ending);
                 continue;
             }
             if let Some(reserve) = self.reserve.take() {
