@@ -468,7 +468,7 @@ fn lock_node(state: &TrackerState, object: usize) -> Option<(LockGuard<'static, 
         let number = node.meta().stripe();
         let stripe = forest::stripe(number);
         // Until the lock was taken, the slot may have become another object's, or another stripe's.
-        if node.meta().stripe() == number && stripe.is_node_of(state, node, object) {
+        if stripe.is_node_of(state, node, object) {
             return Some((stripe, node));
         }
     }
@@ -495,7 +495,7 @@ fn scan(mut show: impl FnMut(&Stripe, Node)) {
         let piece = end.min(slot + table::BATCH);
         while slot < piece && Node::at(slot).meta().stripe() == number {
             let node = Node::at(slot);
-            if !node.is(State::Free) && !node.is(State::Retired) {
+            if stripe.has_node(node) {
                 show(&stripe, node);
             }
             slot += 1;
@@ -603,9 +603,10 @@ fn with_live<T>(
     look: impl FnOnce(&TrackerState, &mut Stripe, Node) -> T,
 ) -> Result<T, Error> {
     let node = Node::find(slot_of(reference.epoch)).ok_or(Error::DEAD_REF)?;
-    // A live ref's slot stays in its stripe. If the slot changes its stripe before the lock is taken, the ref is dead.
+    // A live ref's slot stays in its stripe. If the slot changes its stripe before the lock is taken, the ref is dead, or
+    // is one that was made up and is given out only now.
     let mut stripe = forest::stripe(node.meta().stripe());
-    if !reference.is_live() {
+    if !stripe.has_node(node) || !reference.is_live() {
         return Err(Error::DEAD_REF);
     }
     let state = stripe.state_of(node);

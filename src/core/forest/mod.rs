@@ -151,9 +151,19 @@ impl Stripe {
     /// Whether a node of this stripe is that of an object of a tracker.
     #[inline]
     pub fn is_node_of(&self, state: &TrackerState, node: Node, object: usize) -> bool {
-        node.is_at(object)
-            && node.meta().has_address()
-            && self.scope_of(node).owner.tracker == state.id
+        // Looked at once: a slot in a batch may become another stripe's between two looks.
+        let meta = node.meta();
+        meta.stripe() == self.number
+            && meta.has_address()
+            && node.is_at(object)
+            && self.scope(meta.scope()).owner.tracker == state.id
+    }
+
+    /// Whether the slot has a node, and the node is this stripe's.
+    #[inline]
+    pub fn has_node(&self, node: Node) -> bool {
+        let meta = node.meta();
+        meta.stripe() == self.number && !meta.is(State::Free) && !meta.is(State::Retired)
     }
 
     // Scopes -------------------------------------------------------------------------------------------
