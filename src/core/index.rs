@@ -174,6 +174,16 @@ impl Index {
         self.parts[key.part()].get(&key).map(|slot| *slot)
     }
 
+    /// As [`get`](Self::get), but shows the slot while it is sure to be the object's. `show` takes no lock.
+    #[inline]
+    pub fn get_with<T>(&self, object: usize, show: impl FnOnce(Slot) -> T) -> Option<T> {
+        if !self.filters.may_contain(object) {
+            return None;
+        }
+        let key = Key::of(object);
+        self.parts[key.part()].get(&key).map(|slot| show(*slot))
+    }
+
     /// Puts an object in, or gives the slot that it has already. Before anybody can find the slot, `prepare` makes it
     /// stand for the object; it takes no lock.
     #[inline]

@@ -138,14 +138,15 @@ impl Tracker {
     pub fn find(self, object: usize) -> Result<(Ref, usize), Error> {
         check_object(object)?;
         let open = registry::open(self.id)?;
-        let find = || {
-            let node = Node::at(open.state().index.get(object)?);
+        // Elsewhere the slot might be that of the same object in another tracker by now.
+        let found = open.state().index.get_with(object, |slot| {
+            let node = Node::at(slot);
             let epoch = node.live_epoch()?;
             let user = node.user();
             // Still live, so the user pointer was that incarnation's.
             table::is_live(object, epoch).then_some((Ref { object, epoch }, user))
-        };
-        find().ok_or(Error::NOT_TRACKED)
+        });
+        found.flatten().ok_or(Error::NOT_TRACKED)
     }
 
     // Hooks --------------------------------------------------------------------------------------------
