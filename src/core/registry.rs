@@ -93,8 +93,9 @@ pub fn is_exact(id: u64) -> bool {
 /// Makes a tracker and gives its handle.
 pub fn create(name: &str) -> Result<u64, Error> {
     static AFTER_FORK: std::sync::Once = std::sync::Once::new();
-    AFTER_FORK.call_once(|| fork_lock::on_fork_child(forget_other_threads));
+    // First, so that no fork copies a `Once` that is under way: its child would wait for ever.
     let _guard = fork_lock::read();
+    AFTER_FORK.call_once(|| fork_lock::on_fork_child(forget_other_threads));
     let mut serial = NEXT_SERIAL.lock();
     for (position, entry) in PLACES.iter().enumerate() {
         let mut known = entry.load(Ordering::Acquire);
