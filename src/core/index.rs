@@ -181,6 +181,17 @@ impl Index {
         self.parts[key.part()].get(&key).map(|slot| *slot)
     }
 
+    /// As [`get`](Self::get), but shows the slot while it is sure to be the object's. `show` takes
+    /// no lock.
+    #[inline]
+    pub fn get_with<T>(&self, object: usize, show: impl FnOnce(Slot) -> T) -> Option<T> {
+        if !self.filters.may_contain(object) {
+            return None;
+        }
+        let key = Key::of(object);
+        self.parts[key.part()].get(&key).map(|slot| show(*slot))
+    }
+
     /// Puts an object in. If it is there already, the error is the slot that it has. `prepare`
     /// makes the new slot stand for the object, before any thread can find it there. `prepare`
     /// takes no lock.

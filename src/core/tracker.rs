@@ -162,12 +162,13 @@ impl Tracker {
     pub fn find(self, object: usize) -> Result<(Ref, usize), Error> {
         check_object(object)?;
         let open = registry::open(self.id)?;
-        let find = || {
-            let node = Node::at(open.state().index.get(object)?);
-            let (epoch, user) = node.live(object)?;
-            Some((Ref { object, epoch }, user))
-        };
-        find().ok_or(Error::NOT_TRACKED)
+        // Elsewhere the slot might be that of the same object in another tracker by now.
+        let found = open
+            .state()
+            .index
+            .get_with(object, |slot| Node::at(slot).live(object));
+        let (epoch, user) = found.flatten().ok_or(Error::NOT_TRACKED)?;
+        Ok((Ref { object, epoch }, user))
     }
 
     // Hooks --------------------------------------------------------------------------------------------
@@ -510,16 +511,18 @@ fn lock_node(state: &TrackerState, object: usize) -> Option<(LockGuard<'static, 
         let number = node.meta().stripe();
         let stripe = forest::stripe(number);
         // Before the lock was taken, the slot may have become another object's or another stripe's.
-        if node.meta().stripe() == number && stripe.is_node_of(state, node, object) {
+        if stripe.is_node_of(state, node, object) {
             return Some((stripe, node));
         }
     }
 }
 
-/// Ends what is known at an address, in whatever scope, as a missed end. The caller holds no
-/// stripe's lock.
-fn miss_end(state: &TrackerState, object: usize, ending: &mut Ending) {
-    if let Some((mut stripe, node)) = lock_node(state, object) {
+/// Ends what is known at an address in another scope than that one, as a missed end. Meanwhile another thread may have
+/// ended it, and may have reported the object in the right scope: then its ref is out and stays live.
+fn miss_end(state: &TrackerState, object: usize, scope: u64, ending: &mut Ending) {
+    if let Some((mut stripe, node)) = lock_node(state, object)
+        && stripe.scope_of(node).id != scope
+    {
         stripe.end_missed(state, node, ending);
     }
 }
@@ -536,7 +539,7 @@ fn scan(mut show: impl FnMut(&Stripe, Node)) {
         let piece = end.min(slot + table::BATCH);
         while slot < piece && Node::at(slot).meta().stripe() == number {
             let node = Node::at(slot);
-            if !node.is(State::Free) && !node.is(State::Retired) {
+            if stripe.has_node(node) {
                 show(&stripe, node);
             }
             slot += 1;
@@ -549,6 +552,7 @@ fn scan(mut show: impl FnMut(&Stripe, Node)) {
 struct Reserved<'a> {
     state: &'a TrackerState,
     number: u8,
+    scope: u64,
     slots: u32,
     /// `None` only after it was given back.
     reserve: Option<Reserve>,
@@ -560,6 +564,7 @@ impl<'a> Reserved<'a> {
         Ok(Self {
             state,
             number,
+            scope,
             slots,
             reserve: Some(reserve),
         })
@@ -583,7 +588,7 @@ impl<'a> Reserved<'a> {
                     stripe.renew_reserve(reserve, self.slots);
                 }
                 drop(stripe);
-                miss_end(self.state, object, ending);
+                miss_end(self.state, object, self.scope, ending);
                 continue;
             }
             if let Some(reserve) = self.reserve.take() {
@@ -645,10 +650,10 @@ fn with_live<T>(
     look: impl FnOnce(&TrackerState, &mut Stripe, Node) -> T,
 ) -> Result<T, Error> {
     let node = Node::find(slot_of(reference.epoch)).ok_or(Error::DEAD_REF)?;
-    // A live ref's slot stays in its stripe. If the slot has changed its stripe before the lock was
-    // taken, the ref is dead.
+    // A live ref's slot stays in its stripe. If the slot changes its stripe before the lock is taken, the ref is dead, or
+    // is one that was made up and is given out only now.
     let mut stripe = forest::stripe(node.meta().stripe());
-    if !reference.is_live() {
+    if !stripe.has_node(node) || !reference.is_live() {
         return Err(Error::DEAD_REF);
     }
     let state = stripe.state_of(node);

@@ -152,10 +152,15 @@ impl Stripe {
     pub(super) fn tidy(&mut self, state: &TrackerState, mut slot: Slot) {
         while slot != NONE {
             let node = Node::at(slot);
+            // Looked at once: a slot that was dropped already may be in a batch, or another stripe's by now.
+            let meta = node.meta();
+            if meta.stripe() != self.number {
+                return;
+            }
             let child = node.first_child();
-            if node.is(State::Placeholder) && child.is_none() {
+            if meta.is(State::Placeholder) && child.is_none() {
                 self.forget_address(state, node);
-            } else if node.is(State::Gone) {
+            } else if meta.is(State::Gone) {
                 match child {
                     None => {}
                     Some(child) if child.next_sibling().is_none() => {

@@ -114,6 +114,8 @@ pub struct Stripe {
     free: Slot,
     /// How many free slots there are.
     free_count: u32,
+    /// How many of the free slots are those of a reserve in use, which are not to be given back.
+    reserved: u32,
     scopes: Vec<Option<Scope>>,
     scope_numbers: Option<HashMap<(u64, u64), u32, BuildHasherDefault<ScopeHasher>>>,
     free_scopes: Vec<u32>,
@@ -143,6 +145,7 @@ impl Stripe {
             number: 0,
             free: NONE,
             free_count: 0,
+            reserved: 0,
             scopes: Vec::new(),
             scope_numbers: None,
             free_scopes: Vec::new(),
@@ -161,9 +164,19 @@ impl Stripe {
     /// Whether a node of this stripe stands for that object of that tracker.
     #[inline]
     pub fn is_node_of(&self, state: &TrackerState, node: Node, object: usize) -> bool {
-        node.is_at(object)
-            && node.meta().has_address()
-            && self.scope_of(node).owner.tracker == state.id
+        // Looked at once: a slot in a batch may become another stripe's between two looks.
+        let meta = node.meta();
+        meta.stripe() == self.number
+            && meta.has_address()
+            && node.is_at(object)
+            && self.scope(meta.scope()).owner.tracker == state.id
+    }
+
+    /// Whether the slot has a node, and the node is this stripe's.
+    #[inline]
+    pub fn has_node(&self, node: Node) -> bool {
+        let meta = node.meta();
+        meta.stripe() == self.number && !meta.is(State::Free) && !meta.is(State::Retired)
     }
 
     // Scopes -------------------------------------------------------------------------------------------
@@ -396,9 +409,16 @@ impl Stripe {
         node.cold.next.store(self.free, Ordering::Relaxed);
         self.free = node.slot;
         self.free_count += 1;
-        if self.free_count >= MOST_FREE + BATCH {
+        if self.has_surplus() {
             self.return_batch();
         }
+    }
+
+    /// Whether there are free slots for others. What a reserve has set aside is not: a use of it may have to be
+    /// repeated.
+    #[inline]
+    fn has_surplus(&self) -> bool {
+        self.free_count >= self.reserved + MOST_FREE + BATCH
     }
 
     #[cold]
@@ -443,6 +463,7 @@ impl Stripe {
     /// Makes the slots of a reserve free slots. The caller renews the reserve before it frees the
     /// lock.
     pub fn use_reserve(&mut self, reserve: &mut Reserve) {
+        self.reserved = reserve.count;
         while reserve.count > 0 {
             let node = Node::at(reserve.slots);
             reserve.slots = node.cold.next.load(Ordering::Relaxed);
@@ -455,6 +476,8 @@ impl Stripe {
 
     /// Sets as many slots aside again, after a use that took none of them.
     pub fn renew_reserve(&mut self, reserve: &mut Reserve, slots: u32) {
+        self.reserved = 0;
+        debug_assert!(self.free_count >= slots);
         while reserve.count < slots {
             let node = self.take_slot();
             node.cold.next.store(reserve.slots, Ordering::Relaxed);
@@ -466,9 +489,10 @@ impl Stripe {
     /// Ends a reserve. Its slots are free.
     pub fn give_back(&mut self, mut reserve: Reserve) {
         self.use_reserve(&mut reserve);
+        self.reserved = 0;
         self.scope_mut(reserve.scope).pins -= 1;
         self.note_if_empty(reserve.scope);
-        while self.free_count >= MOST_FREE + BATCH {
+        while self.has_surplus() {
             self.return_batch();
         }
     }
