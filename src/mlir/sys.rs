@@ -24,8 +24,11 @@ pub fn scope(context: MlirContext) -> u64 {
 /// An operation, a block or a block argument, and where it was when this was made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Object {
+    /// The object's address.
     pub address: usize,
+    /// The context's address.
     pub scope: u64,
+    /// Which kind of object of MLIR it is.
     pub kind: u8,
     /// What encloses it, nearest first: block, operation, block, ... up to the outermost.
     pub ancestors: Vec<usize>,
