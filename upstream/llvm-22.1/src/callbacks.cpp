@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "lot_python/callbacks.h"
 
+#include "lot_python/checked_calls.h"
 #include "lot_python/slots.h"
 
 namespace nb = nanobind;
@@ -13,7 +14,8 @@ thread_local OpaqueRun *currentRun = nullptr;
 thread_local RewriteScope *currentRewrite = nullptr;
 
 /// A pass may be in a library that was loaded a moment ago.
-ContextState &prepare(ContextState &state, lot::Ref root) {
+ContextState &prepare(ContextState &state, MlirOperation operation, lot::Ref root) {
+  requirePlacedOperands(operation, "worked on"); // before any reference ends with the run
   refresh();
   if (!root.isNull() && !root.isLive())
     raiseInvalidated("the operation has been invalidated: a library was loaded that cannot be observed");
@@ -23,7 +25,7 @@ ContextState &prepare(ContextState &state, lot::Ref root) {
 } // namespace
 
 OpaqueRun::OpaqueRun(ContextState &state, MlirContext context, MlirOperation root, lot::Ref ref, const char *what, Driver driver)
-    : state(prepare(state, ref)), context(context), ref(ref), driver(driver), ending(root, ref, LOT_CAUSE_OPAQUE_MUTATION, what),
+    : state(prepare(state, root, ref)), context(context), ref(ref), driver(driver), ending(root, ref, LOT_CAUSE_OPAQUE_MUTATION, what),
       frame(root, {nullptr}), outer(currentRun) {
   currentRun = this;
   endAllBelow();
