@@ -8,6 +8,11 @@
 
 #include <algorithm>
 
+// Here, the contexts are compared by their wrappers, before anything is changed.
+#undef mlirBlockInsertOwnedOperationBefore
+#undef mlirBlockAppendOwnedOperation
+#undef mlirOperationMoveBefore
+
 namespace nb = nanobind;
 using namespace lot_python;
 
@@ -319,7 +324,7 @@ void PyOperation::detachFromParent() {
 void PyOperation::moveTo(MlirBlock block, MlirOperation before) {
   requireMovable();
   requireNotInside(operation, block);
-  requireContext(mlirOperationGetContext(operation), block);
+  requireContext(getContext()->get(), block);
   MlirBlock home = mlirOperationGetBlock(operation);
   if (mlirBlockIsNull(home)) {
     if (isAttached())
@@ -757,7 +762,7 @@ PyBlock &PyInsertionPoint::getBlock() {
 
 void PyInsertionPoint::insert(PyOperationBase &operationBase) {
   PyOperation &operation = operationBase.getOperation();
-  PyBlock block = getBlock(); // may make and drop wrappers: what follows does not
+  PyBlock &block = getBlock(); // may make and drop wrappers: what follows does not
   MlirOperation raw = operation.get();
   if (operation.isAttached())
     throw nb::value_error("Attempt to insert operation that is already attached");
@@ -769,6 +774,8 @@ void PyInsertionPoint::insert(PyOperationBase &operationBase) {
     throw nb::index_error("Cannot insert operation at the end of a block that already has a terminator. Did you mean to "
                           "use 'InsertionPoint.at_block_terminator(block)' versus 'InsertionPoint(block)'?");
   }
+  if (block.getContext().get() != operation.getContext().get())
+    raiseMixedContexts();
   requireNotInside(raw, target);
   requireChangeable(raw);
   insertOperation(target, before, raw);
