@@ -96,7 +96,18 @@ def types_of(context):
                 "!smt.int",
                 "!smt.bv<8>",
                 "!transform.any_op",
+                "f16",
+                "f4E2M1FN",
+                "f6E2M3FN",
+                "f6E3M2FN",
+                "f8E3M4",
+                "f8E4M3",
                 "f8E4M3FN",
+                "f8E4M3B11FNUZ",
+                "f8E4M3FNUZ",
+                "f8E5M2",
+                "f8E5M2FNUZ",
+                "f8E8M0FNU",
                 "tf32",
             )
         ]

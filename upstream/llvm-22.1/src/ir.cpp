@@ -8,11 +8,6 @@
 
 #include <algorithm>
 
-// Here, the contexts are compared by their wrappers, before anything is changed.
-#undef mlirBlockInsertOwnedOperationBefore
-#undef mlirBlockAppendOwnedOperation
-#undef mlirOperationMoveBefore
-
 namespace nb = nanobind;
 using namespace lot_python;
 
