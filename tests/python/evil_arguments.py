@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Calls every function of the bindings' core modules with every kind of argument, each call in a forked child.
+"""Calls every function of the core modules with every kind of argument, each in a forked child.
 
     tracked-python tests/python/evil_arguments.py [--slice I/N] [--only TEXT] [--jobs N] [--list]
 
-The functions and their parameters are read from nanobind's own signatures, so a new one is called without a new line
-here. An argument is an object of `evil_world.py` that is alive, dead, foreign or half-made, a number at a boundary, or
-something that erases, drops, runs or raises while it is asked. A call may raise what it likes. One that ends the process
-by a signal, or does not come back, is printed as a short program. Exit status 1 if there was one.
+The functions and their parameters are read from nanobind's own signatures, so a new function is
+called without a new line here. An argument is an object of `evil_world.py` that is alive, dead,
+foreign or half-made, a number at a boundary, or something that erases, drops, runs or raises while
+it is asked. A call may raise what it likes. One that ends the process by a signal, or does not come
+back, is printed as a short program. Exit status 1 if there was one.
 """
+
 import argparse
 import collections
 import hashlib
@@ -24,19 +26,66 @@ FILLED = {"MALLOC_PERTURB_": "165", "PYTHONMALLOC": "malloc"}
 SECONDS, CPU_SECONDS = 30, 10  # a call that takes longer hangs
 MEMORY = 6 << 30
 ROOTS = ("_mlir", "_engine", "_transform", "_linalg", "_llvm", "_smt", "_irdl")
-ACTS = ("erase", "drop", "detach", "arguments", "run", "leave", "enter", "raise", "stop", "release", "again")
-NUMBERS = ("0", "1", "-1", "2", "7", "64", "127", "2**31 - 1", "2**31", "2**32", "2**63 - 1", "2**63", "-2**63", "2**64", "10**30",
-           "2**24 + 1", "-2", "10**6")
+ACTS = (
+    "erase",
+    "drop",
+    "detach",
+    "arguments",
+    "run",
+    "leave",
+    "enter",
+    "raise",
+    "stop",
+    "release",
+    "again",
+)
+NUMBERS = (
+    "0",
+    "1",
+    "-1",
+    "2",
+    "7",
+    "64",
+    "127",
+    "2**31 - 1",
+    "2**31",
+    "2**32",
+    "2**63 - 1",
+    "2**63",
+    "-2**63",
+    "2**64",
+    "10**30",
+    "2**24 + 1",
+    "-2",
+    "10**6",
+)
 TEXTS = {
     "asm": ["TEXT", "'module'", "'i32'", "'1 : i32'", "'%'"],
     "source": ["TEXT", "'\"t.a\"() : () -> ()'", "'%'"],
-    "name": ["'t.new'", "'func.func'", "'arith.addi'", "'builtin.module'", "'sym_name'", "'note'", "'arith'"],
+    "name": [
+        "'t.new'",
+        "'func.func'",
+        "'arith.addi'",
+        "'builtin.module'",
+        "'sym_name'",
+        "'note'",
+        "'arith'",
+    ],
     "pipeline": ["'builtin.module(canonicalize)'", "'any(cse)'", "'canonicalize'", "'('"],
 }
-ANY_TEXT = ["'x'", "''", "'\\0'", "'a' * 100000", "'\\ud800'", "'arith.constant'", "'f'", "'i32'", "'affine_map<'", "'/nowhere/x'"]
+ANY_TEXT = [
+    "'x'",
+    "''",
+    "'\\0'",
+    "'a' * 100000",
+    "'\\ud800'",
+    "'arith.constant'",
+    "'f'",
+    "'i32'",
+    "'affine_map<'",
+    "'/nowhere/x'",
+]
 ANYTHING = ["None", "7", "'x'", "object()", "[]", "{}", "add", "attr0", "type0", "loc", "ctx"]
-
-
 
 
 class Enumeration:
@@ -88,9 +137,9 @@ class Enumeration:
 
 
 def parameters(signature):
-    """The names and types of the parameters in a signature; the type of one that has none is empty."""
+    """The names and types of the parameters in a signature; a type may be empty."""
     inside, level, parts, part = re.sub(r"\s+", " ", signature), 0, [], ""
-    inside = inside[inside.index("(") + 1:]
+    inside = inside[inside.index("(") + 1 :]
     for character in inside:
         if character in "([{":
             level += 1
@@ -119,7 +168,14 @@ def parameters(signature):
             found.append((name.strip(), kind.strip(), "star"))
             keyword = True
         else:
-            found.append((name.split("=")[0].strip(), kind.strip(), "keyword" if keyword else "", bool(default)))
+            found.append(
+                (
+                    name.split("=")[0].strip(),
+                    kind.strip(),
+                    "keyword" if keyword else "",
+                    bool(default),
+                )
+            )
     return [(f[0], f[1], f[2]) for f in found]
 
 
@@ -144,7 +200,10 @@ class Arguments:
     def get(self, name, kind, owner=None):
         good, evil = [], []
         lowered = kind.lower()
-        many = re.search(r"sequence|list|iterable|tuple|dict|set\[", lowered) and "segments" not in lowered
+        many = (
+            re.search(r"sequence|list|iterable|tuple|dict|set\[", lowered)
+            and "segments" not in lowered
+        )
         classes = [owner] if owner is not None else list(self.named_classes(kind))
         for cls in classes:
             right, wrong = self.of_class(cls)
@@ -162,15 +221,43 @@ class Arguments:
             evil += ANY_TEXT
         if "bytes" in lowered or "buffer" in lowered:
             good += ["array.array('i', [1, 2, 3])", "array.array('d', [1.5])", "b'abcd'"]
-            evil += ["flat(None)", "memoryview(array.array('i', range(6))).cast('B').cast('i', shape=[2, 3])",
-                     "memoryview(array.array('i', range(6)))[::-1]", "b''", "bytearray(8)", "array.array('q', [])", "attr18"]
+            evil += [
+                "flat(None)",
+                "memoryview(array.array('i', range(6))).cast('B').cast('i', shape=[2, 3])",
+                "memoryview(array.array('i', range(6)))[::-1]",
+                "b''",
+                "bytearray(8)",
+                "array.array('q', [])",
+                "attr18",
+            ]
         if "capsule" in lowered or name == "capsule":
-            good += [f"{n}._CAPIPtr" for n in ("ctx", "module", "add_op", "value", "attr0", "type0", "loc", "block", "frozen", "manager",
-                                               "registry", "identity", "dim", "integer_set", "engine")]
+            good += [
+                f"{n}._CAPIPtr"
+                for n in (
+                    "ctx",
+                    "module",
+                    "add_op",
+                    "value",
+                    "attr0",
+                    "type0",
+                    "loc",
+                    "block",
+                    "frozen",
+                    "manager",
+                    "registry",
+                    "identity",
+                    "dim",
+                    "integer_set",
+                    "engine",
+                )
+            ]
             evil += ["dead_add_op._CAPIPtr", "f_add_op._CAPIPtr"]
         if "callable" in lowered or name in ("callback", "callable", "fn", "f", "func"):
             good += ["lambda *a: None", "lambda *a: True"]
-            evil += [f"Call(act_{a})" for a in ACTS] + ["Call(lambda: None, 2**70)", "Call(lambda: None, [None])"]
+            evil += [f"Call(act_{a})" for a in ACTS] + [
+                "Call(lambda: None, 2**70)",
+                "Call(lambda: None, [None])",
+            ]
         if "context" in lowered and "Context" in self.enumeration.classes:
             good = ["None"] + good
         if many:
@@ -180,7 +267,11 @@ class Arguments:
             evil += [f"File(act_{a})" for a in ACTS] + ["'/nowhere/x'"]
         if not good and not evil or re.search(r"\bobject\b|^$", kind):
             good += ANYTHING[:4]
-            evil += ANYTHING + [f"Call(act_{a})" for a in ACTS] + [f"Seq(act_{a}, value)" for a in ACTS[:4]]
+            evil += (
+                ANYTHING
+                + [f"Call(act_{a})" for a in ACTS]
+                + [f"Seq(act_{a}, value)" for a in ACTS[:4]]
+            )
         if "none" in lowered:
             good += ["None"]
         return good or ["None"], evil + ANYTHING
@@ -188,31 +279,125 @@ class Arguments:
     def sequences(self, kind, good, evil):
         if "dict" in kind:
             return ["{}", f"{{'a': {good[0]}}}", "{'note': attr0}"], [
-                "{1: attr0}", "{'a': None}", "{'a': f_attr0}", "{'': attr0}", "{'a': add}", "{'operandSegmentSizes': attr0}", "{'x' * 9: attr9}"]
+                "{1: attr0}",
+                "{'a': None}",
+                "{'a': f_attr0}",
+                "{'': attr0}",
+                "{'a': add}",
+                "{'operandSegmentSizes': attr0}",
+                "{'x' * 9: attr9}",
+            ]
         if good == ["None"]:  # a plain list
             good, evil = ["value", "attr0", "type0", "1"], ["dead_value", "f_value", "None"]
         two = good[1] if len(good) > 1 else good[0]
         right = [f"[{good[0]}]", f"[{good[0]}, {two}]", "[]"] + [f"[{g}]" for g in good[2:40]]
-        wrong = [f"[{good[0]}, {e}]" for e in evil] + [f"({good[0]},)", f"[{good[0]}] * 100000", "[None]", "[[]]", f"[[{good[0]}]]"]
+        wrong = [f"[{good[0]}, {e}]" for e in evil] + [
+            f"({good[0]},)",
+            f"[{good[0]}] * 100000",
+            "[None]",
+            "[[]]",
+            f"[[{good[0]}]]",
+        ]
         for act in ACTS:
             wrong.append(f"Seq(act_{act}, {good[0]}, {two})")
             wrong.append(f"[Seq(act_{act}, {good[0]}), {two}]")
-        wrong += [f"Seq(act_raise, lambda: {good[0]})", f"LongSeq(act_raise, {good[0]})",
-                  "operands", "results", "arguments", "successors", "block_successors", "regions", "backwards", "some", "operands[:0]",
-                  "regions[::-1]", "regions[::2]", "f_operands", "dead_operands", "attr10", "integer_set_constraints", "map_results"]
+        wrong += [
+            f"Seq(act_raise, lambda: {good[0]})",
+            f"LongSeq(act_raise, {good[0]})",
+            "operands",
+            "results",
+            "arguments",
+            "successors",
+            "block_successors",
+            "regions",
+            "backwards",
+            "some",
+            "operands[:0]",
+            "regions[::-1]",
+            "regions[::2]",
+            "f_operands",
+            "dead_operands",
+            "attr10",
+            "integer_set_constraints",
+            "map_results",
+        ]
         return right, wrong
 
 
-OPERATORS = ("len(X)", "list(X)", "X[0]", "X[-1]", "X[2**31]", "X[-2**31]", "X[2**63]", "X[-2**63]", "X[::-1]", "X[::2]", "X[5:1:-3]",
-             "list(X[::-1])", "list(X[1:][::-1])", "X[2**62:]", "X['x']", "X[None]", "X[Number(act_erase, 0)]", "X[:Number(act_erase, 1)]",
-             "X == X", "X != f_add", "hash(X)", "X + X", "X + [attr0]", "X + [f_attr0]", "X + operands", "X * X", "X * 2", "X - 1",
-             "X % 0", "X // 0", "2 * X", "-X", "X < X", "bool(X)", "int(X)", "float(X)", "str(X)", "repr(X)", "next(X)", "X()",
-             "X(attr0)", "'x' in X", "0 in X", "X in X", "memoryview(X)", "bytes(X)", "copy.copy(X)", "copy.deepcopy(X)",
-             "pickle.dumps(X)", "X.__enter__()", "X.__exit__(None, None, None)", "X.__setitem__(0, value)", "X.__setitem__(-1, f_value)",
-             "X.__setitem__(0, f_block)", "X.__setitem__('a', f_attr0)", "X.__delitem__('note')", "X.__init__()", "X.__init__(X)",
-             "X.__class__.__new__(X.__class__)", "dir(X)", "[getattr(X, n, None) for n in dir(X)]", "list(zip(X, X))",
-             "[x for x in X if act_erase()]", "[x for x in X if act_detach()]", "[x for x in X if act_drop()]", "format(X)", "iter(X)",
-             "X.__setattr__('x', 1)", "isinstance(X, type(X))", "setattr(X, '__class__', type(add))", "weakref.ref(X)", "X.__reduce_ex__(2)")
+OPERATORS = (
+    "len(X)",
+    "list(X)",
+    "X[0]",
+    "X[-1]",
+    "X[2**31]",
+    "X[-2**31]",
+    "X[2**63]",
+    "X[-2**63]",
+    "X[::-1]",
+    "X[::2]",
+    "X[5:1:-3]",
+    "list(X[::-1])",
+    "list(X[1:][::-1])",
+    "X[2**62:]",
+    "X['x']",
+    "X[None]",
+    "X[Number(act_erase, 0)]",
+    "X[:Number(act_erase, 1)]",
+    "X == X",
+    "X != f_add",
+    "hash(X)",
+    "X + X",
+    "X + [attr0]",
+    "X + [f_attr0]",
+    "X + operands",
+    "X * X",
+    "X * 2",
+    "X - 1",
+    "X % 0",
+    "X // 0",
+    "2 * X",
+    "-X",
+    "X < X",
+    "bool(X)",
+    "int(X)",
+    "float(X)",
+    "str(X)",
+    "repr(X)",
+    "next(X)",
+    "X()",
+    "X(attr0)",
+    "'x' in X",
+    "0 in X",
+    "X in X",
+    "memoryview(X)",
+    "bytes(X)",
+    "copy.copy(X)",
+    "copy.deepcopy(X)",
+    "pickle.dumps(X)",
+    "X.__enter__()",
+    "X.__exit__(None, None, None)",
+    "X.__setitem__(0, value)",
+    "X.__setitem__(-1, f_value)",
+    "X.__setitem__(0, f_block)",
+    "X.__setitem__('a', f_attr0)",
+    "X.__delitem__('note')",
+    "X.__init__()",
+    "X.__init__(X)",
+    "X.__class__.__new__(X.__class__)",
+    "dir(X)",
+    "[getattr(X, n, None) for n in dir(X)]",
+    "list(zip(X, X))",
+    "[x for x in X if act_erase()]",
+    "[x for x in X if act_detach()]",
+    "[x for x in X if act_drop()]",
+    "format(X)",
+    "iter(X)",
+    "X.__setattr__('x', 1)",
+    "isinstance(X, type(X))",
+    "setattr(X, '__class__', type(add))",
+    "weakref.ref(X)",
+    "X.__reduce_ex__(2)",
+)
 
 
 def calls(enumeration):
@@ -220,7 +405,11 @@ def calls(enumeration):
     arguments = Arguments(enumeration)
     for path, how, signature in enumeration.functions:
         yield from calls_of(enumeration, arguments, path, how, signature)
-    names = [n for n, v in enumeration.world.items() if type(v) in set(enumeration.classes.values()) or n in enumeration.world["ALL"]]
+    names = [
+        n
+        for n, v in enumeration.world.items()
+        if type(v) in set(enumeration.classes.values()) or n in enumeration.world["ALL"]
+    ]
     for name in names:
         for operator in OPERATORS:
             yield "operator " + operator, operator.replace("X", name)
@@ -235,11 +424,26 @@ def calls_of(enumeration, arguments, path, how, signature):
     owner = owner if isinstance(owner, type) else None
     choices = []
     for name, kind, where in parameters(signature):
-        own = owner if name in ("self", "arg0", "") and not choices and owner is not None and how in ("get", "set", "call") else None
+        own = (
+            owner
+            if name in ("self", "arg0", "")
+            and not choices
+            and owner is not None
+            and how in ("get", "set", "call")
+            else None
+        )
         if own is not None and kind and not list(arguments.named_classes(kind)) and kind != "":
             own = None
         if how == "class" and not choices:
-            choices.append((name, ["arith.AddIOp"], ["ir.Value", "int", "object", "func.FuncOp", "ir.OpView"] + [f"Call(act_{a})" for a in ACTS], ""))
+            choices.append(
+                (
+                    name,
+                    ["arith.AddIOp"],
+                    ["ir.Value", "int", "object", "func.FuncOp", "ir.OpView"]
+                    + [f"Call(act_{a})" for a in ACTS],
+                    "",
+                )
+            )
             continue
         if how == "init" and not choices:
             choices.append((name, [owner_path], [], ""))
@@ -251,7 +455,11 @@ def calls_of(enumeration, arguments, path, how, signature):
     def program(chosen):
         texts = []
         for (name, _, _, where), text in zip(choices, chosen):
-            texts.append(f"*[{text}]" if where == "star" else f"{name}={text}" if where == "keyword" else text)
+            texts.append(
+                f"*[{text}]"
+                if where == "star"
+                else f"{name}={text}" if where == "keyword" else text
+            )
         if how == "get":
             return f"({texts[0]}).{member}"
         if how == "set":
@@ -259,8 +467,12 @@ def calls_of(enumeration, arguments, path, how, signature):
         if how == "init":
             return f"{texts[0]}({', '.join(texts[1:])})"
         if how == "class":
-            return f"type('Own', (), {{'f': {owner_path}.__dict__['{member}'], **dict(vars(arith.AddIOp))}}).f({', '.join(texts[1:])})" \
-                if not texts or texts[0] == "object" else f"{owner_path}.__dict__['{member}'].__func__({', '.join(texts)})"
+            return (
+                f"type('Own', (), {{'f': {owner_path}.__dict__['{member}'], "
+                f"**dict(vars(arith.AddIOp))}}).f({', '.join(texts[1:])})"
+                if not texts or texts[0] == "object"
+                else f"{owner_path}.__dict__['{member}'].__func__({', '.join(texts)})"
+            )
         return f"{path}({', '.join(texts)})"
 
     made = set()
@@ -273,16 +485,23 @@ def calls_of(enumeration, arguments, path, how, signature):
 
     base = [good[0] for _, good, _, _ in choices]
     yield from once(base)
-    # Each parameter in turn; the others as they should be, and, if there are few, in each way that they should be.
+    # Each parameter in turn, while the others are as they should be; then all of them at random.
     for i, (_, good, evil, _) in enumerate(choices):
         for text in good + evil:
-            yield from once(base[:i] + [text] + base[i + 1:])
+            yield from once(base[:i] + [text] + base[i + 1 :])
     for _ in range(min(60, 12 * (len(choices) - 1))):
-        yield from once([random_source.choice(good if random_source.random() < 0.7 else evil or good) for _, good, evil, _ in choices])
+        yield from once(
+            [
+                random_source.choice(good if random_source.random() < 0.7 else evil or good)
+                for _, good, evil, _ in choices
+            ]
+        )
     if len(choices) > 1:
         for act in ACTS:
             for _ in range(2):
-                yield from once([random_source.choice(good) for _, good, _, _ in choices], f"bomb(act_{act}); ")
+                yield from once(
+                    [random_source.choice(good) for _, good, _, _ in choices], f"bomb(act_{act}); "
+                )
 
 
 def find_in(enumeration, path):
@@ -323,7 +542,11 @@ def run_in_child(world, program):
 def describe(status):
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        return "HANG" if number in (signal.SIGALRM, signal.SIGXCPU, signal.SIGKILL) else signal.Signals(number).name
+        return (
+            "HANG"
+            if number in (signal.SIGALRM, signal.SIGXCPU, signal.SIGKILL)
+            else signal.Signals(number).name
+        )
     return {0: "ends", 3: "mistake"}.get(os.WEXITSTATUS(status), f"exit {os.WEXITSTATUS(status)}")
 
 
@@ -341,20 +564,31 @@ def run_all(world, chosen, report, errors):
         counts[how] += 1
         if how != "ends":
             errors.seek(0)
-            text = [line for line in errors.read(20000).decode(errors="replace").splitlines() if re.search(
-                r"[Aa]ssert|ERROR|terminate|what\(\)|corrupt|free\(|Fatal", line)]
+            text = [
+                line
+                for line in errors.read(20000).decode(errors="replace").splitlines()
+                if re.search(r"[Aa]ssert|ERROR|terminate|what\(\)|corrupt|free\(|Fatal", line)
+            ]
             report(function, program, how, text[0][-200:] if text else "")
     return counts
 
 
 def is_chosen(program, part, parts):
-    return parts == 1 or int.from_bytes(hashlib.blake2b(program.encode(), digest_size=4).digest(), "big") % parts == part
+    return (
+        parts == 1
+        or int.from_bytes(hashlib.blake2b(program.encode(), digest_size=4).digest(), "big") % parts
+        == part
+    )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--slice", default="0/1", metavar="I/N", help="one of N parts of the calls")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only functions, or programs, that contain this")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="only functions, or programs, that contain this"
+    )
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
@@ -362,12 +596,25 @@ def main():
         os.execve(sys.executable, [sys.executable] + sys.argv, {**os.environ, **FILLED})
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import evil_world
+
     world = vars(evil_world)
     enumeration = Enumeration(evil_world)
     part, _, parts = options.slice.partition("/")
-    chosen = [(f, p) for f, p in calls(enumeration) if is_chosen(p, int(part), int(parts)) and (options.only in f or options.only in p)]
-    lonely = sorted(c.__name__ for c, pool in enumeration.pools.items() if not pool and not issubclass(c, BaseException))
-    print(f"{len(enumeration.functions)} functions, {len(chosen)} calls; no object of: {', '.join(lonely)}", flush=True)
+    chosen = [
+        (f, p)
+        for f, p in calls(enumeration)
+        if is_chosen(p, int(part), int(parts)) and (options.only in f or options.only in p)
+    ]
+    lonely = sorted(
+        c.__name__
+        for c, pool in enumeration.pools.items()
+        if not pool and not issubclass(c, BaseException)
+    )
+    print(
+        f"{len(enumeration.functions)} functions, {len(chosen)} calls; "
+        f"no object of: {', '.join(lonely)}",
+        flush=True,
+    )
     if options.list:
         for _, program in chosen:
             print(program)
@@ -381,9 +628,15 @@ def main():
         if child == 0:
             os.close(reading)
             with tempfile.TemporaryFile() as errors, os.fdopen(writing, "w") as out:
+
                 def report(function, program, how, text):
-                    print(f"# {how} in {function}: {text}\nfrom evil_world import *  # in tests/python\n{program}\n", flush=True)
-                counts = run_all(world, chosen[job::options.jobs], report, errors)
+                    print(
+                        f"# {how} in {function}: {text}\n"
+                        f"from evil_world import *  # in tests/python\n{program}\n",
+                        flush=True,
+                    )
+
+                counts = run_all(world, chosen[job :: options.jobs], report, errors)
                 for how, count in counts.items():
                     print(how, count, sep="\t", file=out)
             os._exit(0)
@@ -395,7 +648,10 @@ def main():
                 how, count = line.rstrip("\n").split("\t")
                 totals[how] += int(count)
         os.waitpid(child, 0)
-    print(f"{sum(totals.values())} calls in {time.monotonic() - start:.0f} s: " + ", ".join(f"{k} {v}" for k, v in totals.most_common()))
+    print(
+        f"{sum(totals.values())} calls in {time.monotonic() - start:.0f} s: "
+        + ", ".join(f"{k} {v}" for k, v in totals.most_common())
+    )
     return int(bool(set(totals) - {"ends", "mistake"}) or sum(totals.values()) != len(chosen))
 
 

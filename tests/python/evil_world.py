@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """One object of each kind, alive, dead, foreign and half-made, for `evil_arguments.py`.
 
-Every name here is an argument. A name that begins with `dead_` ends before the calls begin, one that begins with
-`f_` belongs to another context. What is not there is found out by `evil_arguments.py`, which prints the classes
-that no name is an instance of.
+Every name here is an argument. What begins with `dead_` ends before the calls begin; what begins
+with `f_` belongs to another context. `evil_arguments.py` prints the classes that no name is an instance
+of.
 """
+
 import array
 import copy
 import gc
@@ -36,7 +37,8 @@ module @top {
     return %1 : i32
   }
   func.func @g(%a: tensor<4x8xf32>, %b: tensor<8x4xf32>, %c: tensor<4x4xf32>) -> tensor<4x4xf32> {
-    %0 = linalg.matmul ins(%a, %b : tensor<4x8xf32>, tensor<8x4xf32>) outs(%c : tensor<4x4xf32>) -> tensor<4x4xf32>
+    %0 = linalg.matmul ins(%a, %b : tensor<4x8xf32>, tensor<8x4xf32>)
+                       outs(%c : tensor<4x4xf32>) -> tensor<4x4xf32>
     return %0 : tensor<4x4xf32>
   }
   module @inner { func.func private @deep() }
@@ -63,33 +65,115 @@ def new_context():
 
 def types_of(context):
     with context:
-        return [ir.Type.parse(text) for text in (
-            "i32", "i1", "si8", "ui64", "f32", "f64", "bf16", "index", "none", "complex<f32>", "vector<4x[8]xi32>",
-            "tensor<4x8xf32>", "tensor<?x2xi1>", "tensor<*xf32>", "memref<4x?xf32>", "memref<4x4xf32, affine_map<(d0, d1) -> (d1, d0)>>",
-            "memref<*xf32>", "tuple<i32, f32>", "(i32, f32) -> i1", '!t<"opaque">', "!llvm.ptr", "!llvm.struct<(i32, f32)>",
-            '!llvm.struct<"named", (i32)>', '!llvm.struct<"opaque", opaque>', "!smt.bool", "!smt.int", "!smt.bv<8>",
-            "!transform.any_op", "f8E4M3FN", "tf32")]
+        return [
+            ir.Type.parse(text)
+            for text in (
+                "i32",
+                "i1",
+                "si8",
+                "ui64",
+                "f32",
+                "f64",
+                "bf16",
+                "index",
+                "none",
+                "complex<f32>",
+                "vector<4x[8]xi32>",
+                "tensor<4x8xf32>",
+                "tensor<?x2xi1>",
+                "tensor<*xf32>",
+                "memref<4x?xf32>",
+                "memref<4x4xf32, affine_map<(d0, d1) -> (d1, d0)>>",
+                "memref<*xf32>",
+                "tuple<i32, f32>",
+                "(i32, f32) -> i1",
+                '!t<"opaque">',
+                "!llvm.ptr",
+                "!llvm.struct<(i32, f32)>",
+                '!llvm.struct<"named", (i32)>',
+                '!llvm.struct<"opaque", opaque>',
+                "!smt.bool",
+                "!smt.int",
+                "!smt.bv<8>",
+                "!transform.any_op",
+                "f16",
+                "f4E2M1FN",
+                "f6E2M3FN",
+                "f6E3M2FN",
+                "f8E3M4",
+                "f8E4M3",
+                "f8E4M3FN",
+                "f8E4M3B11FNUZ",
+                "f8E4M3FNUZ",
+                "f8E5M2",
+                "f8E5M2FNUZ",
+                "f8E8M0FNU",
+                "tf32",
+            )
+        ]
 
 
 def attributes_of(context):
     with context:
-        return [ir.Attribute.parse(text) for text in (
-            "1 : i32", "true", "7 : index", "-1 : si8", "255 : ui8", "1.5 : f32", "2.5 : f64", '"text"', '"typed" : i32', "unit", "[1, 2]",
-            "[]", "{a = 1, b = unit}", "{}", "@symbol", "@nested::@symbol", "i32", "tensor<2xi32>", "dense<[1, 2]> : tensor<2xi32>",
-            "dense<3> : tensor<4x4xi8>", "dense<[true, false, true]> : tensor<3xi1>", "dense<[1.5, 2.5]> : tensor<2xf32>",
-            "dense<> : tensor<0xi32>", "dense<1> : tensor<i64>",
-            "dense<1.0> : tensor<2xbf16>", "sparse<[[0]], [1]> : tensor<4xi32>",
-            "array<i1: true>", "array<i8: 1, 2>", "array<i16: 1>", "array<i32: 1, 2>", "array<i64: 1>", "array<f32: 1.0>", "array<f64: 1.0>",
-            "affine_map<(d0, d1)[s0] -> (d0 + s0, d1)>", "affine_set<(d0) : (d0 >= 0)>", "strided<[1, ?], offset: 3>",
-            "loc(\"a.py\":1:2)", '#t<"opaque">', "array<i32>")]
+        return [
+            ir.Attribute.parse(text)
+            for text in (
+                "1 : i32",
+                "true",
+                "7 : index",
+                "-1 : si8",
+                "255 : ui8",
+                "1.5 : f32",
+                "2.5 : f64",
+                '"text"',
+                '"typed" : i32',
+                "unit",
+                "[1, 2]",
+                "[]",
+                "{a = 1, b = unit}",
+                "{}",
+                "@symbol",
+                "@nested::@symbol",
+                "i32",
+                "tensor<2xi32>",
+                "dense<[1, 2]> : tensor<2xi32>",
+                "dense<3> : tensor<4x4xi8>",
+                "dense<[true, false, true]> : tensor<3xi1>",
+                "dense<[1.5, 2.5]> : tensor<2xf32>",
+                "dense<> : tensor<0xi32>",
+                "dense<1> : tensor<i64>",
+                "dense<1.0> : tensor<2xbf16>",
+                "sparse<[[0]], [1]> : tensor<4xi32>",
+                "array<i1: true>",
+                "array<i8: 1, 2>",
+                "array<i16: 1>",
+                "array<i32: 1, 2>",
+                "array<i64: 1>",
+                "array<f32: 1.0>",
+                "array<f64: 1.0>",
+                "affine_map<(d0, d1)[s0] -> (d0 + s0, d1)>",
+                "affine_set<(d0) : (d0 >= 0)>",
+                "strided<[1, ?], offset: 3>",
+                'loc("a.py":1:2)',
+                '#t<"opaque">',
+                "array<i32>",
+            )
+        ]
 
 
 def locations_of(context):
     with context:
         file = ir.Location.file("a.py", 3, 7)
-        return [ir.Location.unknown(), file, ir.Location.file("a.py", 3, 7, 4, 9), ir.Location.name("n", file), ir.Location.name("alone"),
-                ir.Location.fused([file, ir.Location.name("m")]), ir.Location.fused([file], ir.UnitAttr.get()),
-                ir.Location.callsite(file, [ir.Location.file("b.py", 1, 2)])]
+        return [
+            ir.Location.unknown(),
+            file,
+            ir.Location.file("a.py", 3, 7, 4, 9),
+            ir.Location.name("n", file),
+            ir.Location.name("alone"),
+            ir.Location.fused([file, ir.Location.name("m")]),
+            ir.Location.fused([file], ir.UnitAttr.get()),
+            ir.Location.callsite(file, [ir.Location.file("b.py", 1, 2)]),
+        ]
 
 
 class Parts:
@@ -105,14 +189,25 @@ class Parts:
             self.add, self.mul, self.constant, self.sub, self.call, self.ret = self.block.operations
             self.add_op = self.add.operation
             self.matmul = self.g.regions[0].blocks[0].operations[0].operation
-            self.value, self.argument = self.add.operands[0].owner.arguments[0], self.block.arguments[1]
+            self.value, self.argument = (
+                self.add.operands[0].owner.arguments[0],
+                self.block.arguments[1],
+            )
             self.result = self.add.results[0]
             self.region = self.two.regions[0]
             self.empty_region = self.two.regions[2]
             self.first, self.second, self.third = self.region.blocks
             self.branch = self.first.operations[0].operation
-            self.regions, self.blocks, self.operations = self.two.regions, self.region.blocks, self.first.operations
-            self.operands, self.results, self.arguments = self.add.operands, self.add.results, self.first.arguments
+            self.regions, self.blocks, self.operations = (
+                self.two.regions,
+                self.region.blocks,
+                self.first.operations,
+            )
+            self.operands, self.results, self.arguments = (
+                self.add.operands,
+                self.add.results,
+                self.first.arguments,
+            )
             self.successors, self.block_successors = self.branch.successors, self.first.successors
             self.predecessors = self.second.predecessors
             self.backwards, self.some = self.operands[::-1], self.arguments[::2]
@@ -120,7 +215,9 @@ class Parts:
             self.region_iterator, self.block_iterator = iter(self.regions), iter(self.blocks)
             self.operation_iterator, self.use_iterator = iter(self.operations), self.value.uses
             self.use = next(self.value.uses)
-            self.point, self.point_before = ir.InsertionPoint(self.body), ir.InsertionPoint(self.add)
+            self.point, self.point_before = ir.InsertionPoint(self.body), ir.InsertionPoint(
+                self.add
+            )
             self.table, self.state = ir.SymbolTable(self.root), ir.AsmState(self.root)
 
 
@@ -148,7 +245,7 @@ module attributes {transform.with_named_sequence} {
   transform.named_sequence @__transform_main(%root: !transform.any_op) { transform.yield }
 }
 """
-IRDL = 'irdl.dialect @evil { irdl.type @a irdl.attribute @b irdl.operation @c }'
+IRDL = "irdl.dialect @evil { irdl.type @a irdl.attribute @b irdl.operation @c }"
 
 ctx, f_ctx = new_context(), new_context()
 alone, f_alone = Parts(ctx), Parts(f_ctx)
@@ -161,26 +258,48 @@ for _prefix, _context, _parts in (("", ctx, alone), ("f_", f_ctx, f_alone), ("de
     for _name, _value in vars(_parts).items():
         globals()[_prefix + _name] = _value
 for _prefix, _context in (("", ctx), ("f_", f_ctx)):
-    for _kind, _values in (("type", types_of(_context)), ("attr", attributes_of(_context)), ("location", locations_of(_context))):
+    for _kind, _values in (
+        ("type", types_of(_context)),
+        ("attr", attributes_of(_context)),
+        ("location", locations_of(_context)),
+    ):
         for _i, _value in enumerate(_values):
             globals()[f"{_prefix}{_kind}{_i}"] = _value
-    for _name, _value in zip(("detached", "detached_result", "tree", "tree_block"), detached_of(_context)):
+    for _name, _value in zip(
+        ("detached", "detached_result", "tree", "tree_block"), detached_of(_context)
+    ):
         globals()[_prefix + _name] = _value
     with _context:
         globals()[_prefix + "dim"] = ir.AffineDimExpr.get(0)
         globals()[_prefix + "symbol"] = ir.AffineSymbolExpr.get(1)
         globals()[_prefix + "number"] = ir.AffineConstantExpr.get(4)
-        globals()[_prefix + "sum"] = ir.AffineExpr.get_add(ir.AffineDimExpr.get(0), ir.AffineSymbolExpr.get(0))
-        globals()[_prefix + "floor"] = ir.AffineExpr.get_floor_div(ir.AffineDimExpr.get(0), ir.AffineConstantExpr.get(3))
-        globals()[_prefix + "ceil"] = ir.AffineExpr.get_ceil_div(ir.AffineDimExpr.get(0), ir.AffineConstantExpr.get(3))
-        globals()[_prefix + "product"] = ir.AffineExpr.get_mul(ir.AffineDimExpr.get(0), ir.AffineConstantExpr.get(3))
-        globals()[_prefix + "rest"] = ir.AffineExpr.get_mod(ir.AffineDimExpr.get(0), ir.AffineConstantExpr.get(3))
-        globals()[_prefix + "map"] = ir.AffineMap.get(2, 1, [ir.AffineDimExpr.get(0), ir.AffineSymbolExpr.get(0)])
+        globals()[_prefix + "sum"] = ir.AffineExpr.get_add(
+            ir.AffineDimExpr.get(0), ir.AffineSymbolExpr.get(0)
+        )
+        globals()[_prefix + "floor"] = ir.AffineExpr.get_floor_div(
+            ir.AffineDimExpr.get(0), ir.AffineConstantExpr.get(3)
+        )
+        globals()[_prefix + "ceil"] = ir.AffineExpr.get_ceil_div(
+            ir.AffineDimExpr.get(0), ir.AffineConstantExpr.get(3)
+        )
+        globals()[_prefix + "product"] = ir.AffineExpr.get_mul(
+            ir.AffineDimExpr.get(0), ir.AffineConstantExpr.get(3)
+        )
+        globals()[_prefix + "rest"] = ir.AffineExpr.get_mod(
+            ir.AffineDimExpr.get(0), ir.AffineConstantExpr.get(3)
+        )
+        globals()[_prefix + "map"] = ir.AffineMap.get(
+            2, 1, [ir.AffineDimExpr.get(0), ir.AffineSymbolExpr.get(0)]
+        )
         globals()[_prefix + "identity"] = ir.AffineMap.get_identity(3)
         globals()[_prefix + "empty_map"] = ir.AffineMap.get_empty()
-        globals()[_prefix + "integer_set"] = ir.IntegerSet.get(2, 1, [ir.AffineDimExpr.get(0)], [True])
+        globals()[_prefix + "integer_set"] = ir.IntegerSet.get(
+            2, 1, [ir.AffineDimExpr.get(0)], [True]
+        )
         globals()[_prefix + "empty_set"] = ir.IntegerSet.get_empty(1, 1)
-        globals()[_prefix + "manager"] = passmanager.PassManager.parse("builtin.module(canonicalize,cse)")
+        globals()[_prefix + "manager"] = passmanager.PassManager.parse(
+            "builtin.module(canonicalize,cse)"
+        )
         globals()[_prefix + "manager_any"] = passmanager.PassManager()
         globals()[_prefix + "patterns"] = rewrite.RewritePatternSet()
         globals()[_prefix + "frozen"] = rewrite.RewritePatternSet().freeze()
@@ -189,8 +308,11 @@ for _prefix, _context in (("", ctx), ("f_", f_ctx)):
         globals()[_prefix + "script"] = ir.Module.parse(TRANSFORM)
         globals()[_prefix + "irdl_module"] = ir.Module.parse(IRDL)
         globals()[_prefix + "llvm_module"] = ir.Module.parse(
-            "module { llvm.func @main() attributes {llvm.emit_c_interface} { llvm.return } }")
-        globals()[_prefix + "smt_module"] = ir.Module.parse("module { smt.solver() : () -> () { } }")
+            "module { llvm.func @main() attributes {llvm.emit_c_interface} { llvm.return } }"
+        )
+        globals()[_prefix + "smt_module"] = ir.Module.parse(
+            "module { smt.solver() : () -> () { } }"
+        )
         globals()[_prefix + "dialects"] = _context.dialects
         globals()[_prefix + "descriptor"] = _context.get_dialect_descriptor("arith")
         globals()[_prefix + "dialect"] = _context.dialects["arith"]
@@ -199,7 +321,11 @@ for _prefix, _context in (("", ctx), ("f_", f_ctx)):
 
 integer_set_constraints, map_results = integer_set.constraints, map.results  # noqa: F821
 constraint = integer_set_constraints[0]
-array_iterator, bool_iterator, word_iterator = iter(attr10), iter(attr27), iter(attr30)  # noqa: F821
+array_iterator, bool_iterator, word_iterator = (
+    iter(attr10),
+    iter(attr27),
+    iter(attr30),
+)  # noqa: F821
 registry = ir.DialectRegistry()
 config = rewrite.GreedyRewriteConfig()
 pool = ir.ThreadPool()
@@ -211,7 +337,9 @@ diagnostic_info = None
 
 
 def _keep(diagnostic):
-    globals()["dead_diagnostic"], globals()["diagnostic_info"] = diagnostic, ir.DiagnosticInfo(diagnostic)
+    globals()["dead_diagnostic"], globals()["diagnostic_info"] = diagnostic, ir.DiagnosticInfo(
+        diagnostic
+    )
     return True
 
 
@@ -229,7 +357,6 @@ operation_end = ends[0] if ends else None
 del gone, _parts, _value, _values, _op
 
 
-
 def capsule(x):
     return x._CAPIPtr
 
@@ -244,7 +371,11 @@ def half(cls):
 
 def act_erase():
     for op in reversed(list(body.operations)):  # noqa: F821
-        for inner in reversed(list(op.regions[0].blocks[0].operations) if len(op.regions) and len(op.regions[0].blocks) else []):
+        for inner in reversed(
+            list(op.regions[0].blocks[0].operations)
+            if len(op.regions) and len(op.regions[0].blocks)
+            else []
+        ):
             try:
                 inner.erase()
             except (RuntimeError, ValueError):
@@ -258,7 +389,11 @@ def act_erase():
 def act_drop():
     for name in list(globals()):
         value = globals()[name]
-        if type(value).__module__.startswith("mlir") and name not in ("ir", "passmanager", "rewrite"):
+        if type(value).__module__.startswith("mlir") and name not in (
+            "ir",
+            "passmanager",
+            "rewrite",
+        ):
             del globals()[name]
     for part in ("alone", "f_alone", "late"):
         globals().pop(part, None)
@@ -284,7 +419,9 @@ def act_arguments():
 
 
 def act_run():
-    passmanager.PassManager.parse("builtin.module(canonicalize,cse,symbol-dce)", context=ctx).run(root)  # noqa: F821
+    passmanager.PassManager.parse("builtin.module(canonicalize,cse,symbol-dce)", context=ctx).run(
+        root
+    )  # noqa: F821
 
 
 def act_leave():
@@ -326,7 +463,7 @@ def act_again():
 
 
 class Seq:
-    """A sequence that does something when its last element is asked for, and returns it all the same."""
+    """Does something when its last element is asked for, and returns it all the same."""
 
     def __init__(self, act, *items):
         self.act, self.items = act, items
@@ -404,7 +541,7 @@ class Cycle:
 
 
 def bomb(act):
-    """The next garbage collection calls `act`, and it comes with the next few objects that are made."""
+    """The next garbage collection calls `act`; the next few new objects bring it about."""
     gc.collect()
     gc.disable()
     Cycle(act)
@@ -424,7 +561,15 @@ def touch(x, deep=3):
     """Uses what a call returned in every way that needs no argument."""
     if type(x).__module__ == __name__:
         return
-    for use in (str, repr, hash, len, lambda y: list(zip(y, range(5))), lambda y: y == y, memoryview):
+    for use in (
+        str,
+        repr,
+        hash,
+        len,
+        lambda y: list(zip(y, range(5))),
+        lambda y: y == y,
+        memoryview,
+    ):
         try:
             use(x)
         except Exception:  # noqa: BLE001
@@ -434,8 +579,25 @@ def touch(x, deep=3):
     if isinstance(x, (list, tuple)):
         for y in x[:4]:
             touch(y, deep - 1)
-    for name in ("owner", "operation", "type", "location", "context", "operands", "results", "regions", "block", "blocks", "value",
-                 "body", "operations", "attributes", "name", "successors", "arguments"):
+    for name in (
+        "owner",
+        "operation",
+        "type",
+        "location",
+        "context",
+        "operands",
+        "results",
+        "regions",
+        "block",
+        "blocks",
+        "value",
+        "body",
+        "operations",
+        "attributes",
+        "name",
+        "successors",
+        "arguments",
+    ):
         try:
             y = getattr(x, name)
         except Exception:  # noqa: BLE001
@@ -456,9 +618,36 @@ def after():
     gc.collect()
 
 
-ALL = {name: value for name, value in globals().items() if not name.startswith("_") and type(value).__module__.startswith("mlir")}
+ALL = {
+    name: value
+    for name, value in globals().items()
+    if not name.startswith("_") and type(value).__module__.startswith("mlir")
+}
 gc.collect()
 gc.freeze()  # a collection in a forked child need not look at all of this
-LAST = ("module", "add", "value", "block", "attr0", "attr12", "type5", "location5", "detached", "tree", "f_module")
-ROOTS = ("module", "root", "detached", "tree", "alone", "f_module", "f_root", "f_alone", "f_detached", "f_tree")
+LAST = (
+    "module",
+    "add",
+    "value",
+    "block",
+    "attr0",
+    "attr12",
+    "type5",
+    "location5",
+    "detached",
+    "tree",
+    "f_module",
+)
+ROOTS = (
+    "module",
+    "root",
+    "detached",
+    "tree",
+    "alone",
+    "f_module",
+    "f_root",
+    "f_alone",
+    "f_detached",
+    "f_tree",
+)
 __all__ = [name for name in globals() if not name.startswith("__")] + ["__all__"]

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the functions of the bindings do with arguments that they cannot use: each refuses them by an exception."""
+"""Arguments that a function of the bindings cannot use are refused by an exception."""
+
 import array
 import gc
 import io
 
 import pytest
 from mlir import ir, passmanager, rewrite
-from mlir._mlir_libs import _mlirDialectsIRDL, _mlirDialectsLinalg, _mlirDialectsLLVM, _mlirDialectsSMT
+from mlir._mlir_libs import (
+    _mlirDialectsIRDL,
+    _mlirDialectsLinalg,
+    _mlirDialectsLLVM,
+    _mlirDialectsSMT,
+)
 from mlir._mlir_libs import _mlirExecutionEngine, _mlirTransformInterpreter
 from mlir.dialects import arith
 
@@ -32,7 +38,9 @@ class Parts:
         self.value, self.argument = self.definition.result, self.first.arguments[0]
         self.type, self.location = ir.Type.parse("i32", context), ir.Location.unknown(context)
         self.attribute = ir.StringAttr.get("text", context)
-        self.expr, self.map = ir.AffineDimExpr.get(0, context), ir.AffineMap.get_identity(2, context)
+        self.expr, self.map = ir.AffineDimExpr.get(0, context), ir.AffineMap.get_identity(
+            2, context
+        )
 
 
 def other_context():
@@ -84,7 +92,9 @@ BUILDERS = {
     "create": lambda values: ir.Operation.create("t.use", operands=values),
     "build_generic": lambda values: View.build_generic(results=[[]], operands=[values]),
     "OpView": lambda values: ir.OpView("t.use", (0, True), [-1], None, [], [values]),
-    "inferReturnTypes": lambda values: ir.InferTypeOpInterface(arith.AddIOp).inferReturnTypes([values]),
+    "inferReturnTypes": lambda values: ir.InferTypeOpInterface(arith.AddIOp).inferReturnTypes(
+        [values]
+    ),
 }
 
 
@@ -132,7 +142,10 @@ def test_list_that_changes_while_an_operation_is_built(here):
     class Two(View):
         _ODS_OPERAND_SEGMENTS = [-1, 1]
 
-    assert list(Two.build_generic(results=[[]], operands=operands).operands) == [here.value, here.value]
+    assert list(Two.build_generic(results=[[]], operands=operands).operands) == [
+        here.value,
+        here.value,
+    ]
 
 
 BLOCK_MAKERS = {
@@ -160,7 +173,11 @@ def test_exceptions_that_nobody_holds(here):
     user, other = (ir.Operation.create("t.use", operands=[here.value]) for _ in range(2))
     by = detached()
     here.value.replace_all_uses_except(by.result, Sequence(gc.collect, user, here.branch))
-    assert [op.operands[0] == here.value for op in (user, here.branch, other)] == [True, True, False]
+    assert [op.operands[0] == here.value for op in (user, here.branch, other)] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_exceptions_that_end_while_they_are_fetched(here):
@@ -177,7 +194,11 @@ def test_numbers_that_change_their_list(here):
             numbers.clear()
             return 4
 
-    for get in (lambda n: ir.VectorType.get(n, here.type), ir.DenseI64ArrayAttr.get, lambda n: ir.AffineMap.get_permutation(n)):
+    for get in (
+        lambda n: ir.VectorType.get(n, here.type),
+        ir.DenseI64ArrayAttr.get,
+        lambda n: ir.AffineMap.get_permutation(n),
+    ):
         numbers[:] = [Number(), 2, 3] + [1] * 1000
         try:
             get(numbers)
@@ -217,12 +238,22 @@ def test_types_of_arguments_of_a_block_that_has_moved(here):
 # ---- Contexts.
 
 MIXED = {
-    "operand of create": lambda h, t: ir.Operation.create("t.use", operands=[t.value], loc=h.location),
+    "operand of create": lambda h, t: ir.Operation.create(
+        "t.use", operands=[t.value], loc=h.location
+    ),
     "type of create": lambda h, t: ir.Operation.create("t.use", results=[t.type], loc=h.location),
-    "attribute of create": lambda h, t: ir.Operation.create("t.use", attributes={"a": t.attribute}, loc=h.location),
-    "successor of create": lambda h, t: ir.Operation.create("t.use", successors=[t.first], loc=h.location),
-    "location of create": lambda h, t: ir.Operation.create("t.use", operands=[h.value], loc=t.location),
-    "point of create": lambda h, t: ir.Operation.create("t.use", ip=ir.InsertionPoint(t.first), loc=h.location),
+    "attribute of create": lambda h, t: ir.Operation.create(
+        "t.use", attributes={"a": t.attribute}, loc=h.location
+    ),
+    "successor of create": lambda h, t: ir.Operation.create(
+        "t.use", successors=[t.first], loc=h.location
+    ),
+    "location of create": lambda h, t: ir.Operation.create(
+        "t.use", operands=[h.value], loc=t.location
+    ),
+    "point of create": lambda h, t: ir.Operation.create(
+        "t.use", ip=ir.InsertionPoint(t.first), loc=h.location
+    ),
     "clone": lambda h, t: h.definition.clone(ip=ir.InsertionPoint(t.first)),
     "insert": lambda h, t: ir.InsertionPoint(t.first).insert(detached()),
     "move_before": lambda h, t: h.definition.move_before(t.branch),
@@ -230,7 +261,8 @@ MIXED = {
     "append": lambda h, t: t.first.append(h.definition),
     "append_to": lambda h, t: h.first.append_to(t.region),
     "table": lambda h, t: ir.SymbolTable(t.module.operation).insert(
-        ir.Operation.create("t.symbol", attributes={"sym_name": ir.StringAttr.get("a")})),
+        ir.Operation.create("t.symbol", attributes={"sym_name": ir.StringAttr.get("a")})
+    ),
     "attributes": lambda h, t: h.definition.attributes.__setitem__("a", t.attribute),
     "operands": lambda h, t: h.definition.operands.__setitem__(0, t.value),
     "successors": lambda h, t: h.branch.successors.__setitem__(0, t.second),
@@ -259,10 +291,15 @@ MIXED = {
     "compose": lambda h, t: h.expr.compose(t.map),
     "AffineMap": lambda h, t: ir.AffineMap.get(1, 0, [t.expr]),
     "IntegerSet": lambda h, t: ir.IntegerSet.get(1, 0, [t.expr], [True]),
-    "inferReturnTypes": lambda h, t: ir.InferTypeOpInterface(arith.AddIOp).inferReturnTypes([t.value, t.value]),
+    "inferReturnTypes": lambda h, t: ir.InferTypeOpInterface(arith.AddIOp).inferReturnTypes(
+        [t.value, t.value]
+    ),
     "named sequence": lambda h, t: _mlirTransformInterpreter.apply_named_sequence(
-        h.module.operation, t.module.operation, t.module.operation),
-    "merge": lambda h, t: _mlirTransformInterpreter.copy_symbols_and_merge_into(h.module.operation, t.module.operation),
+        h.module.operation, t.module.operation, t.module.operation
+    ),
+    "merge": lambda h, t: _mlirTransformInterpreter.copy_symbols_and_merge_into(
+        h.module.operation, t.module.operation
+    ),
 }
 
 
@@ -320,7 +357,9 @@ def test_registered_class_that_is_no_view(ctx):
 
     registered._register_operation_impl("arith.floordivsi", ir.InsertionPoint, replace=True)
     try:
-        module = ir.Module.parse("%0 = arith.constant 1 : i32\n%1 = arith.floordivsi %0, %0 : i32", ctx)
+        module = ir.Module.parse(
+            "%0 = arith.constant 1 : i32\n%1 = arith.floordivsi %0, %0 : i32", ctx
+        )
         with pytest.raises(TypeError, match="derived from OpView"):
             module.body.operations[1]
     finally:
@@ -375,16 +414,27 @@ REFUSED = {
     "unsigned width": lambda h: ir.IntegerType.get_unsigned(2**24 + 1),
     "vector": lambda h: ir.VectorType.get_unchecked([-5], h.type),
     "tensor": lambda h: ir.RankedTensorType.get_unchecked([-5], h.type),
-    "tensor of tensors": lambda h: ir.UnrankedTensorType.get_unchecked(ir.UnrankedTensorType.get(h.type)),
+    "tensor of tensors": lambda h: ir.UnrankedTensorType.get_unchecked(
+        ir.UnrankedTensorType.get(h.type)
+    ),
     "layout": lambda h: ir.MemRefType.get([4], h.type, h.attribute),
     "memref": lambda h: ir.MemRefType.get_unchecked([4], ir.NoneType.get()),
     "unranked memref": lambda h: ir.UnrankedMemRefType.get_unchecked(ir.NoneType.get(), None),
-    "dense of memref": lambda h: ir.DenseElementsAttr.get(array.array("i", [1]), type=ir.MemRefType.get([1], h.type)),
-    "dense of dynamic": lambda h: ir.DenseElementsAttr.get(array.array("i", [1]), type=ir.Type.parse("tensor<?xi32>")),
-    "dense of opaque": lambda h: ir.DenseElementsAttr.get(array.array("i", [1]), type=ir.Type.parse('tensor<1x!t<"x">>')),
-    "number of elements": lambda h: ir.DenseElementsAttr.get([ir.IntegerAttr.get(h.type, 1)] * 3, ir.Type.parse("tensor<2xi32>")),
+    "dense of memref": lambda h: ir.DenseElementsAttr.get(
+        array.array("i", [1]), type=ir.MemRefType.get([1], h.type)
+    ),
+    "dense of dynamic": lambda h: ir.DenseElementsAttr.get(
+        array.array("i", [1]), type=ir.Type.parse("tensor<?xi32>")
+    ),
+    "dense of opaque": lambda h: ir.DenseElementsAttr.get(
+        array.array("i", [1]), type=ir.Type.parse('tensor<1x!t<"x">>')
+    ),
+    "number of elements": lambda h: ir.DenseElementsAttr.get(
+        [ir.IntegerAttr.get(h.type, 1)] * 3, ir.Type.parse("tensor<2xi32>")
+    ),
     "alignment": lambda h: ir.DenseResourceElementsAttr.get_from_buffer(
-        array.array("i", [1]), "r", ir.Type.parse("tensor<1xi32>"), alignment=3),
+        array.array("i", [1]), "r", ir.Type.parse("tensor<1xi32>"), alignment=3
+    ),
     "minor identity": lambda h: ir.AffineMap.get_minor_identity(1, 2),
     "identity": lambda h: ir.AffineMap.get_identity(-1),
     "empty permutation": lambda h: ir.AffineMap.get_permutation([]),
@@ -395,31 +445,56 @@ REFUSED = {
     "submap": lambda h: h.map.get_major_submap(0),
     "minor submap": lambda h: h.map.get_minor_submap(-1),
     "replace": lambda h: h.map.replace(h.expr, ir.AffineDimExpr.get(5), 2, 0),
-    "get_replaced": lambda h: ir.IntegerSet.get(1, 0, [h.expr], [True]).get_replaced([ir.AffineDimExpr.get(3)], [], 1, 0),
+    "get_replaced": lambda h: ir.IntegerSet.get(1, 0, [h.expr], [True]).get_replaced(
+        [ir.AffineDimExpr.get(3)], [], 1, 0
+    ),
     "simplify": lambda h: ir.AffineExpr.simplify_affine_expr(h.expr, 0, 0),
     "shift_dims": lambda h: h.expr.shift_dims(1, 1, 2),
     "shift_symbols": lambda h: h.expr.shift_symbols(2**31, 0, 0),
     "bit vector": lambda h: _mlirDialectsSMT.BitVectorType.get(0),
-    "body of a literal": lambda h: _mlirDialectsLLVM.StructType.get_literal([h.type]).set_body([h.type]),
-    "struct of nothing": lambda h: _mlirDialectsLLVM.StructType.new_identified("n", [ir.Type.parse("!llvm.void")]),
-    "inferred and given": lambda h: ir.Operation.create("arith.addi", results=[h.type], operands=[h.value] * 2, infer_type=True),
+    "body of a literal": lambda h: _mlirDialectsLLVM.StructType.get_literal([h.type]).set_body(
+        [h.type]
+    ),
+    "struct of nothing": lambda h: _mlirDialectsLLVM.StructType.new_identified(
+        "n", [ir.Type.parse("!llvm.void")]
+    ),
+    "inferred and given": lambda h: ir.Operation.create(
+        "arith.addi", results=[h.type], operands=[h.value] * 2, infer_type=True
+    ),
     "regions": lambda h: ir.Operation.create("t.many", regions=2**31 - 1),
-    "successors of no terminator": lambda h: ir.Operation.create("arith.addi", successors=[h.first]),
+    "successors of no terminator": lambda h: ir.Operation.create(
+        "arith.addi", successors=[h.first]
+    ),
     "bytecode of a user": lambda h: h.definition.write_bytecode(io.BytesIO()),
     "bytecode of a branch": lambda h: h.branch.write_bytecode(io.BytesIO(), desired_version=1),
-    "driver": lambda h: rewrite.apply_patterns_and_fold_greedily(h.outer, rewrite.RewritePatternSet().freeze()),
+    "driver": lambda h: rewrite.apply_patterns_and_fold_greedily(
+        h.outer, rewrite.RewritePatternSet().freeze()
+    ),
     "translation": lambda h: _mlirDialectsLLVM.translate_module_to_llvmir(h.outer),
     "translation of what is no LLVM": lambda h: _mlirDialectsLLVM.translate_module_to_llvmir(
-        ir.Module.parse("func.func private @f()").operation),
+        ir.Module.parse("func.func private @f()").operation
+    ),
     "optimization": lambda h: _mlirExecutionEngine.ExecutionEngine(h.module, opt_level=7),
     "region of linalg": lambda h: _mlirDialectsLinalg.fill_builtin_region(h.outer),
-    "merge": lambda h: _mlirTransformInterpreter.copy_symbols_and_merge_into(h.outer, h.module.operation),
-    "thread pool": lambda h: (h.context.enable_multithreading(False), h.context._mlir_thread_pool_ptr()),
-    "unregistered PDL function": lambda h: rewrite.PDLModule(ir.Module.parse(
-        'pdl.pattern : benefit(1) { %0 = pdl.operation "t.x"  pdl.rewrite %0 with "nobody" }')).freeze(),
-    "PDL constraint": lambda h: rewrite.PDLModule(ir.Module.parse(
-        'pdl.pattern : benefit(1) { %0 = pdl.operation "t.x" pdl.apply_native_constraint "nobody"(%0 : !pdl.operation) '
-        'pdl.rewrite %0 { pdl.erase %0 } }')).freeze(),
+    "merge": lambda h: _mlirTransformInterpreter.copy_symbols_and_merge_into(
+        h.outer, h.module.operation
+    ),
+    "thread pool": lambda h: (
+        h.context.enable_multithreading(False),
+        h.context._mlir_thread_pool_ptr(),
+    ),
+    "unregistered PDL function": lambda h: rewrite.PDLModule(
+        ir.Module.parse(
+            'pdl.pattern : benefit(1) { %0 = pdl.operation "t.x"  pdl.rewrite %0 with "nobody" }'
+        )
+    ).freeze(),
+    "PDL constraint": lambda h: rewrite.PDLModule(
+        ir.Module.parse(
+            'pdl.pattern : benefit(1) { %0 = pdl.operation "t.x" '
+            'pdl.apply_native_constraint "nobody"(%0 : !pdl.operation) '
+            "pdl.rewrite %0 { pdl.erase %0 } }"
+        )
+    ).freeze(),
 }
 
 
@@ -480,7 +555,9 @@ def test_buffer_without_dimensions(ctx):
     flat = memoryview(array.array("i", [7])).cast("B").cast("i", shape=[])
     with ctx:
         assert str(ir.DenseElementsAttr.get(flat)) == "dense<7> : tensor<i32>"
-        assert "dense_resource" in str(ir.DenseResourceElementsAttr.get_from_buffer(flat, "flat", ir.Type.parse("tensor<i32>")))
+        assert "dense_resource" in str(
+            ir.DenseResourceElementsAttr.get_from_buffer(flat, "flat", ir.Type.parse("tensor<i32>"))
+        )
 
 
 def test_views_of_regions_go_their_way(ctx):
@@ -498,11 +575,21 @@ def test_tree_that_uses_a_detached_value(ctx):
         made = detached()
         tree = ir.Operation.create("t.tree", regions=1)
         block = tree.regions[0].blocks.append()
-        user = ir.Operation.create("t.user", operands=[made.result], results=[made.result.type], ip=ir.InsertionPoint(block))
+        user = ir.Operation.create(
+            "t.user",
+            operands=[made.result],
+            results=[made.result.type],
+            ip=ir.InsertionPoint(block),
+        )
         for shown in (tree, user, user.result):
             assert "t.user" in str(shown)
         assert tree.get_asm() and ir.AsmState(tree) and user.result.get_name()
-        for refused in (tree.verify, user.verify, lambda: str(block), lambda: passmanager.PassManager("any").run(tree)):
+        for refused in (
+            tree.verify,
+            user.verify,
+            lambda: str(block),
+            lambda: passmanager.PassManager("any").run(tree),
+        ):
             with pytest.raises(ValueError, match="in no block|not in the same tree"):
                 refused()
         ir.InsertionPoint.at_block_begin(block).insert(made)
@@ -514,7 +601,9 @@ def test_tree_that_uses_a_detached_value(ctx):
 
 def test_names_of_values_that_took_the_place_of_others(ctx):
     many = "".join(f'%{i} = "t.v"() : () -> i32\n' for i in range(50))
-    module = ir.Module.parse(f'"t.gone"() ({{ {many} }}) : () -> ()\n"t.stays"() ({{ {many} }}) : () -> ()', ctx)
+    module = ir.Module.parse(
+        f'"t.gone"() ({{ {many} }}) : () -> ()\n"t.stays"() ({{ {many} }}) : () -> ()', ctx
+    )
     gone, stays = (op.operation for op in module.body.operations)
     state = ir.AsmState(module.operation)
     inside = [op.result for op in stays.regions[0].blocks[0].operations]
@@ -523,7 +612,9 @@ def test_names_of_values_that_took_the_place_of_others(ctx):
     gc.collect()
     gone.erase()
     others = [ir.Module.parse(many, ctx) for _ in range(5)]
-    assert {op.result.get_name(state) for m in others for op in m.body.operations} == {"<<UNKNOWN SSA VALUE>>"}
+    assert {op.result.get_name(state) for m in others for op in m.body.operations} == {
+        "<<UNKNOWN SSA VALUE>>"
+    }
     assert [op.result.get_name(state) for op in stays.regions[0].blocks[0].operations] == names
     for m in others:
         try:
@@ -591,5 +682,7 @@ def test_point_in_a_dead_block_raises_when_it_is_made(here):
 def test_text_of_a_block_argument_names_what_ended_it(here):
     argument = here.argument
     here.outer.erase()
-    with pytest.raises(ir.DeadReferenceError, match="a block argument in 't.outer' ended when 't.outer' was erased"):
+    with pytest.raises(
+        ir.DeadReferenceError, match="a block argument in 't.outer' ended when 't.outer' was erased"
+    ):
         argument.type

@@ -80,7 +80,7 @@ std::vector<PyValue> valuesOf(const std::optional<nb::list> &list) {
   return values;
 }
 
-llvm::SmallVector<MlirValue> rawValues(std::vector<PyValue> &values) {
+llvm::SmallVector<MlirValue> rawValues(llvm::MutableArrayRef<PyValue> values) {
   llvm::SmallVector<MlirValue> raw;
   raw.reserve(values.size());
   for (PyValue &value : values)

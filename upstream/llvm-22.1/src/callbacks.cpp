@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "lot_python/callbacks.h"
 
+#include "lot_python/checked_calls.h"
 #include "lot_python/slots.h"
 
 #include <unistd.h>
@@ -25,6 +26,7 @@ thread_local RewriteScope *currentRewrite = nullptr;
 ContextState &prepare(ContextState &state, MlirOperation operation, lot::Ref root, const char *what, const Frame *besides) {
   requireRunnable(operation, what, besides);
   requireSelfContained(operation, what);
+  requirePlacedOperands(operation, "worked on"); // before any reference ends with the run
   refresh();
   if (!root.isNull() && !root.isLive())
     raiseInvalidated("the operation has been invalidated: a library was loaded that cannot be observed");

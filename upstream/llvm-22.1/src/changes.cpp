@@ -7,6 +7,11 @@
 
 #include "lot_python/checked_transform.h"
 
+// For these, the callers have compared the contexts by their wrappers, which costs less.
+#undef mlirBlockInsertOwnedOperationBefore
+#undef mlirBlockAppendOwnedOperation
+#undef mlirOperationMoveBefore
+
 namespace lot_python {
 
 namespace {

@@ -198,8 +198,7 @@ void requireUsesInside(MlirOperation operation, const char *act) {
            " uses a value or a block from outside of it. Take an operation that encloses that too.");
 }
 
-void requireCreatable(ContextState &state, MlirContext context, MlirStringRef name, std::intptr_t regions,
-                      std::intptr_t successors, MlirLocation location) {
+void requireCreatable(MlirContext context, MlirStringRef name, std::intptr_t regions, std::intptr_t successors) {
   constexpr std::intptr_t kMostRegions = (1 << 23) - 1; // an operation has 23 bits for their number
   if (regions > kMostRegions)
     refuse("An operation can have at most " + std::to_string(kMostRegions) + " regions.");

@@ -319,7 +319,7 @@ void PyOperation::detachFromParent() {
 void PyOperation::moveTo(MlirBlock block, MlirOperation before) {
   requireMovable();
   requireNotInside(operation, block);
-  requireContext(mlirOperationGetContext(operation), block);
+  requireContext(getContext()->get(), block);
   MlirBlock home = mlirOperationGetBlock(operation);
   if (mlirBlockIsNull(home)) {
     if (isAttached())
@@ -757,7 +757,7 @@ PyBlock &PyInsertionPoint::getBlock() {
 
 void PyInsertionPoint::insert(PyOperationBase &operationBase) {
   PyOperation &operation = operationBase.getOperation();
-  PyBlock block = getBlock(); // may make and drop wrappers: what follows does not
+  PyBlock &block = getBlock(); // may make and drop wrappers: what follows does not
   MlirOperation raw = operation.get();
   if (operation.isAttached())
     throw nb::value_error("Attempt to insert operation that is already attached");
@@ -769,6 +769,8 @@ void PyInsertionPoint::insert(PyOperationBase &operationBase) {
     throw nb::index_error("Cannot insert operation at the end of a block that already has a terminator. Did you mean to "
                           "use 'InsertionPoint.at_block_terminator(block)' versus 'InsertionPoint(block)'?");
   }
+  if (block.getContext().get() != operation.getContext().get())
+    raiseMixedContexts();
   requireNotInside(raw, target);
   requireChangeable(raw);
   insertOperation(target, before, raw);

@@ -55,7 +55,7 @@ private:
 /// The values in a list of values and sequences of values; None stands for nothing.
 LOT_PYTHON_API std::vector<PyValue> valuesOf(const std::optional<nanobind::list> &list);
 /// What MLIR is given for them. Raises for a dead one.
-LOT_PYTHON_API llvm::SmallVector<MlirValue> rawValues(std::vector<PyValue> &values);
+LOT_PYTHON_API llvm::SmallVector<MlirValue> rawValues(llvm::MutableArrayRef<PyValue> values);
 
 } // namespace MLIR_BINDINGS_PYTHON_DOMAIN
 } // namespace python

@@ -45,8 +45,8 @@ LOT_PYTHON_API void requireUsesInside(MlirOperation operation, const char *act);
 // ---- What an operation can be made with.
 
 /// Raises ValueError if an operation of this name cannot have that many regions or any successors.
-LOT_PYTHON_API void requireCreatable(ContextState &state, MlirContext context, MlirStringRef name, std::intptr_t regions,
-                                     std::intptr_t successors, MlirLocation location);
+LOT_PYTHON_API void requireCreatable(MlirContext context, MlirStringRef name, std::intptr_t regions,
+                                     std::intptr_t successors);
 
 namespace checked {
 
