@@ -295,10 +295,10 @@ MUTATIONS = [
     (["sequences that run Python code"], "sequences are asked when some operands have been fetched",
      ["arguments.cpp", "                PySequence_Check(items[i].ptr());", "                !BROKEN && PySequence_Check(items[i].ptr());"]),
     (["sequences that run Python code"], "elements that are pointed to are let go of",
-     ["containers.h", "      cleanup->append(elements.release().ptr());", "      if (!BROKEN)\n        cleanup->append(elements.release().ptr());"]),
+     ["containers.h", "      for (nanobind::object &element : elements)\n", "      for (nanobind::object &element : BROKEN ? llvm::MutableArrayRef<nanobind::object>() : llvm::MutableArrayRef<nanobind::object>(elements))\n"]),
     (["sequences that run Python code"], "a list of numbers is read while it changes",
-     ["containers.h", "    nanobind::object elements = nanobind::steal(PySequence_Tuple(source.ptr()));",
-      "    nanobind::object elements = nanobind::steal(PySequence_Tuple(source.ptr()));\n"
+     ["containers.h", "    llvm::SmallVector<nanobind::object, 8> elements;\n",
+      "    llvm::SmallVector<nanobind::object, 8> elements;\n"
       "    if (BROKEN && std::is_arithmetic_v<Entry>)\n"
       "      return nanobind::detail::list_caster<List, Entry>::from_python(source, flags, cleanup);"]),
     (["sequences that run Python code"], "operands are not asked again when all are there",
