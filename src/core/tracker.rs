@@ -509,18 +509,28 @@ struct Reserved<'a> {
     state: &'a TrackerState,
     number: u8,
     scope: u64,
+    ancestors: &'a [usize],
     slots: u32,
     /// `None` only while it is being given back.
     reserve: Option<Reserve>,
 }
 
 impl<'a> Reserved<'a> {
-    fn take(state: &'a TrackerState, number: u8, scope: u64, slots: u32) -> Result<Self, Error> {
+    /// For a call that names these ancestors, and needs that many slots for other objects.
+    fn take(
+        state: &'a TrackerState,
+        number: u8,
+        scope: u64,
+        ancestors: &'a [usize],
+        others: u32,
+    ) -> Result<Self, Error> {
+        let slots = others + ancestors.len() as u32;
         let reserve = forest::stripe(number).reserve(state, scope, slots)?;
         Ok(Self {
             state,
             number,
             scope,
+            ancestors,
             slots,
             reserve: Some(reserve),
         })
@@ -543,7 +553,10 @@ impl<'a> Reserved<'a> {
                     stripe.renew_reserve(reserve, self.slots);
                 }
                 drop(stripe);
-                miss_end(self.state, object, self.scope, ending);
+                // All of them at once: each attempt may look at each ancestor.
+                for object in [object].iter().chain(self.ancestors) {
+                    miss_end(self.state, *object, self.scope, ending);
+                }
                 continue;
             }
             if let Some(reserve) = self.reserve.take() {
@@ -567,8 +580,8 @@ fn register_after_conflicts(
 ) -> Result<(Ref, usize), Error> {
     let scope = description.scope;
     let number = forest::stripe_of(state.id, scope);
-    let slots = 1 + description.ancestors.unwrap_or_default().len() as u32;
-    let reserved = Reserved::take(state, number, scope, slots)?;
+    let ancestors = description.ancestors.unwrap_or_default();
+    let reserved = Reserved::take(state, number, scope, ancestors, 1)?;
     reserved.retry(ending, |stripe, ending| {
         stripe.register(state, description, is_new, ending)
     })
@@ -583,7 +596,7 @@ fn move_after_conflicts(
     ending: &mut Ending,
 ) -> Result<(), Error> {
     let number = forest::stripe_of(state.id, scope);
-    let reserved = Reserved::take(state, number, scope, ancestors.len() as u32)?;
+    let reserved = Reserved::take(state, number, scope, ancestors, 0)?;
     let moved = reserved.retry(ending, |stripe, _| {
         // Meanwhile it may have ended, or may be known in another scope: then others report it at the same time.
         let node = state.index.look_up(object).map(Node::at);
