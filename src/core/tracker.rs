@@ -486,18 +486,18 @@ fn miss_end(state: &TrackerState, object: usize, scope: u64, ending: &mut Ending
 }
 
 /// Shows all nodes that there are, stripe by stripe as they come, a batch of slots at a time.
-fn scan(mut show: impl FnMut(&Stripe, Node)) {
+fn scan(mut show: impl FnMut(&mut Stripe, Node)) {
     let mut slot = 1;
     let end = table::end();
     while slot < end {
         let _guard = fork_lock::read();
         let number = Node::at(slot).meta().stripe();
-        let stripe = forest::stripe(number);
+        let mut stripe = forest::stripe(number);
         let piece = end.min(slot + table::BATCH);
         while slot < piece && Node::at(slot).meta().stripe() == number {
             let node = Node::at(slot);
             if stripe.has_node(node) {
-                show(&stripe, node);
+                show(&mut stripe, node);
             }
             slot += 1;
         }
