@@ -36,6 +36,10 @@ fn r19_a_fork_while_the_first_tracker_is_made_leaves_a_usable_library() {
             break;
         }
         let delay = Duration::from_micros(10 * (round % 60));
-        assert_eq!(in_child(|| fork_meanwhile(delay)), Outcome::Fine, "in round {round}");
+        assert_eq!(
+            in_child(|| fork_meanwhile(delay)),
+            Outcome::Fine,
+            "in round {round}"
+        );
     }
 }

@@ -67,7 +67,10 @@ fn r01_an_object_that_two_threads_track_at_once_stays_live() {
 fn r16_an_object_is_never_found_with_another_tracker_s_user_pointer() {
     const OURS: usize = 0x1111;
     const THEIRS: usize = 0x2222;
-    let (ours, theirs) = (Tracker::new("ours").unwrap(), Tracker::new("theirs").unwrap());
+    let (ours, theirs) = (
+        Tracker::new("ours").unwrap(),
+        Tracker::new("theirs").unwrap(),
+    );
     let track_and_destroy = |tracker: Tracker, user, scope| {
         let description = Description {
             user,
@@ -78,7 +81,12 @@ fn r16_an_object_is_never_found_with_another_tracker_s_user_pointer() {
         tracked.epoch as u32
     };
     // A scope whose objects get the slots that the other tracker's objects have had: an epoch ends in the slot.
-    let slot = |scope| (track_and_destroy(ours, OURS, 1), track_and_destroy(theirs, THEIRS, scope));
+    let slot = |scope| {
+        (
+            track_and_destroy(ours, OURS, 1),
+            track_and_destroy(theirs, THEIRS, scope),
+        )
+    };
     let scope = (1..10_000).find(|scope| {
         let (our, their) = slot(*scope);
         our == their
@@ -120,7 +128,9 @@ fn r17_no_question_fails_while_slots_change_hands() {
     // Stripes of the forest have different numbers of scopes.
     for number in 0..200 {
         let object = at(200_000 + number);
-        tracker.track(&describe(object, 1000 + number as u64, None)).unwrap();
+        tracker
+            .track(&describe(object, 1000 + number as u64, None))
+            .unwrap();
     }
     let end = Instant::now() + TIME;
     let is_over = AtomicBool::new(false);
@@ -136,7 +146,9 @@ fn r17_no_question_fails_while_slots_change_hands() {
                     for number in 0..400 {
                         let number_of_scope = 8 + (round + number as u64 / 200) % 61;
                         let object = at(first + number);
-                        tracker.track(&describe(object, number_of_scope, None)).unwrap();
+                        tracker
+                            .track(&describe(object, number_of_scope, None))
+                            .unwrap();
                     }
                     for number in 0..400 {
                         tracker.erase(at(first + number)).unwrap();
@@ -194,7 +206,8 @@ fn r05_superfluous_places_are_dropped_only_once() {
                         })
                         .collect();
                     let lost = held.iter().filter(|held| {
-                        !held.is_live() || tracker.find(held.object).map(|found| found.0) != Ok(**held)
+                        !held.is_live()
+                            || tracker.find(held.object).map(|found| found.0) != Ok(**held)
                     });
                     let lost = lost.count();
                     if lost > 0 {
@@ -212,9 +225,13 @@ fn r05_superfluous_places_are_dropped_only_once() {
             // The inner ones are right below each of the first ancestors.
             for (number, object) in inner.iter().enumerate() {
                 let enclosing = &ancestors[number..];
-                tracker.track(&describe(*object, 9, Some(enclosing))).unwrap();
+                tracker
+                    .track(&describe(*object, 9, Some(enclosing)))
+                    .unwrap();
             }
-            tracker.track(&describe(moved, 9, Some(&ancestors))).unwrap();
+            tracker
+                .track(&describe(moved, 9, Some(&ancestors)))
+                .unwrap();
             // All of them now enclose the moved one, and nothing is below the ancestors any more.
             tracker.move_to(moved, &inner).unwrap();
             assert_eq!(tracker.count(Some(9), None), Ok(inner.len() + 1));

@@ -46,7 +46,10 @@ fn assert_that_hooks_reach_all(tracker: Tracker) {
         let held = track(tracker, number);
         assert_eq!(tracker.find(held.object), Ok((held, 0)));
         tracker.destroy(held.object).unwrap();
-        assert!(!held.is_live(), "object {number} is destroyed, and its ref counts as live");
+        assert!(
+            !held.is_live(),
+            "object {number} is destroyed, and its ref counts as live"
+        );
     }
 }
 
