@@ -2,7 +2,12 @@
 //! Objects that turn up in another scope than the one in which they are known, with long lists of
 //! ancestors.
 
-use live_object_tracker::{Cause, Description, Ref, Tracker};
+use std::time::{Duration, Instant};
+
+use live_object_tracker::{Cause, Description, Format, Ref, Tracker};
+
+/// Some hundred times what it takes; where each object was compared with each other, it took longer.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 fn at(number: usize) -> usize {
     0x7e00_0000_0000 + number * 64
@@ -64,5 +69,53 @@ fn r08_a_move_below_many_ancestors_of_another_scope_succeeds() {
         tracker.erase(at(699)).unwrap();
         assert!(!moved.is_live());
     }
+    tracker.destroy_tracker().unwrap();
+}
+
+/// Each of many ancestors is known in another scope.
+#[test]
+fn r18_many_stale_ancestors_do_not_take_time_for_each_pair() {
+    const MANY: usize = 4000;
+    let tracker = Tracker::new("many").unwrap();
+    let ancestors: Vec<usize> = (1..=MANY).map(at).collect();
+    let outermost_first = (0..MANY).rev();
+    let stale: Vec<Ref> = outermost_first
+        .map(|n| track(tracker, ancestors[n], 1, &ancestors[n + 1..]))
+        .collect();
+    let start = Instant::now();
+    let deep = track(tracker, at(0), 2, &ancestors);
+    let time = start.elapsed();
+    assert!(deep.is_live() && stale.iter().all(|stale| !stale.is_live()));
+    assert!(time < PATIENCE, "{time:?}");
+    tracker.destroy_tracker().unwrap();
+}
+
+/// Objects that were nested in one another are gone, and something in each of them is left.
+#[test]
+fn r18_what_is_gone_is_not_passed_again_for_each_object() {
+    const DEPTH: usize = 4000;
+    let tracker = Tracker::new("gone").unwrap();
+    tracker.exact_begin().unwrap();
+    let root = track(tracker, at(0), 1, &[]);
+    // What encloses an object, nearest first.
+    let nested: Vec<usize> = (1..=DEPTH).rev().map(at).chain([at(0)]).collect();
+    for n in 0..DEPTH {
+        let enclosing = &nested[DEPTH - 1 - n..];
+        track(tracker, enclosing[0], 1, &enclosing[1..]);
+        track(tracker, at(10_000 + n), 1, enclosing);
+        // So many that they are not read in one go.
+        track(tracker, at(20_000 + n), 1, &[at(0)]);
+    }
+    for object in &nested[..DEPTH] {
+        tracker.destroy(*object).unwrap();
+    }
+    let start = Instant::now();
+    let mut report = String::new();
+    tracker.report(Format::Text, &mut report).unwrap();
+    assert_eq!(root.children().unwrap().len(), 2 * DEPTH);
+    let time = start.elapsed();
+    assert_eq!(report.lines().count(), 2 + 2 * DEPTH);
+    assert!(time < PATIENCE, "{time:?}");
+    tracker.check_invariants().unwrap();
     tracker.destroy_tracker().unwrap();
 }

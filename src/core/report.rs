@@ -56,33 +56,26 @@ impl Tracker {
 
 /// Brings nodes into the order of the tree, parents before their children. Gone nodes are left out.
 fn lines(entries: Vec<Entry>) -> Vec<Line> {
-    let parents: HashMap<Slot, Slot> = entries
-        .iter()
-        .map(|entry| (entry.slot, entry.parent))
-        .collect();
-    let is_gone: HashSet<Slot> = entries
-        .iter()
-        .filter(|entry| entry.state == State::Gone)
-        .map(|entry| entry.slot)
-        .collect();
-    // The nearest ancestor that is not gone. Links that were read at different times may form a
-    // circle, so the number of steps is bounded.
-    let parent_of = |entry: &Entry| {
-        let mut parent = entry.parent;
-        for _ in 0..is_gone.len() {
-            if !is_gone.contains(&parent) {
-                break;
-            }
-            parent = parents.get(&parent).copied().unwrap_or(NONE);
+    let known: HashSet<Slot> = entries.iter().map(|entry| entry.slot).collect();
+    let gone = entries.iter().filter(|entry| entry.state == State::Gone);
+    // What is gone, and where to look on from there.
+    let mut gone: HashMap<Slot, Slot> = gone.map(|entry| (entry.slot, entry.parent)).collect();
+    // The nearest parent that is not gone. What was read at different times may lead in a circle.
+    let mut parent_of = |entry: &Entry| {
+        let (mut parent, mut passed) = (entry.parent, Vec::new());
+        while let Some(above) = gone.get_mut(&parent) {
+            passed.push(parent);
+            // Whoever comes here in a circle finds no parent.
+            parent = std::mem::replace(above, NONE);
         }
-        parents
-            .contains_key(&parent)
-            .then_some(parent)
-            .filter(|parent| !is_gone.contains(parent))
+        for slot in passed {
+            gone.insert(slot, parent); // The next entry passes all of them at once.
+        }
+        known.contains(&parent).then_some(parent)
     };
     let mut children: HashMap<Option<Slot>, Vec<Entry>> = HashMap::new();
     for entry in entries {
-        if !is_gone.contains(&entry.slot) {
+        if entry.state != State::Gone {
             children.entry(parent_of(&entry)).or_default().push(entry);
         }
     }

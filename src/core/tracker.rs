@@ -527,20 +527,19 @@ fn miss_end(state: &TrackerState, object: usize, scope: u64, ending: &mut Ending
     }
 }
 
-/// Shows all nodes of the process, in the order of their slots. A lock is held for at most a batch
-/// of slots.
-fn scan(mut show: impl FnMut(&Stripe, Node)) {
+/// Shows all nodes that there are, stripe by stripe as they come, a batch of slots at a time.
+fn scan(mut show: impl FnMut(&mut Stripe, Node)) {
     let mut slot = 1;
     let end = table::end();
     while slot < end {
         let _guard = fork_lock::read();
         let number = Node::at(slot).meta().stripe();
-        let stripe = forest::stripe(number);
+        let mut stripe = forest::stripe(number);
         let piece = end.min(slot + table::BATCH);
         while slot < piece && Node::at(slot).meta().stripe() == number {
             let node = Node::at(slot);
             if stripe.has_node(node) {
-                show(&stripe, node);
+                show(&mut stripe, node);
             }
             slot += 1;
         }
@@ -553,18 +552,28 @@ struct Reserved<'a> {
     state: &'a TrackerState,
     number: u8,
     scope: u64,
+    ancestors: &'a [usize],
     slots: u32,
     /// `None` only after it was given back.
     reserve: Option<Reserve>,
 }
 
 impl<'a> Reserved<'a> {
-    fn take(state: &'a TrackerState, number: u8, scope: u64, slots: u32) -> Result<Self, Error> {
+    /// For a call that names these ancestors, and needs that many slots for other objects.
+    fn take(
+        state: &'a TrackerState,
+        number: u8,
+        scope: u64,
+        ancestors: &'a [usize],
+        others: u32,
+    ) -> Result<Self, Error> {
+        let slots = others + ancestors.len() as u32;
         let reserve = forest::stripe(number).reserve(state, scope, slots)?;
         Ok(Self {
             state,
             number,
             scope,
+            ancestors,
             slots,
             reserve: Some(reserve),
         })
@@ -588,7 +597,10 @@ impl<'a> Reserved<'a> {
                     stripe.renew_reserve(reserve, self.slots);
                 }
                 drop(stripe);
-                miss_end(self.state, object, self.scope, ending);
+                // All of them at once: each attempt may look at each ancestor.
+                for object in [object].iter().chain(self.ancestors) {
+                    miss_end(self.state, *object, self.scope, ending);
+                }
                 continue;
             }
             if let Some(reserve) = self.reserve.take() {
@@ -612,8 +624,8 @@ fn register_after_conflicts(
 ) -> Result<(Ref, usize), Error> {
     let scope = description.scope;
     let number = forest::stripe_of(state.id, scope);
-    let slots = 1 + description.ancestors.unwrap_or_default().len() as u32;
-    let reserved = Reserved::take(state, number, scope, slots)?;
+    let ancestors = description.ancestors.unwrap_or_default();
+    let reserved = Reserved::take(state, number, scope, ancestors, 1)?;
     reserved.retry(ending, |stripe, ending| {
         stripe.register(state, description, is_new, ending)
     })
@@ -628,7 +640,7 @@ fn move_after_conflicts(
     ending: &mut Ending,
 ) -> Result<(), Error> {
     let number = forest::stripe_of(state.id, scope);
-    let reserved = Reserved::take(state, number, scope, ancestors.len() as u32)?;
+    let reserved = Reserved::take(state, number, scope, ancestors, 0)?;
     let moved = reserved.retry(ending, |stripe, _| {
         // Another thread may have ended the object meanwhile, or reported it in another scope. Then
         // there is nothing to move.

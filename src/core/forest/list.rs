@@ -33,8 +33,8 @@ pub struct Entry {
 }
 
 impl Stripe {
-    /// The nearest tracked ancestor of a node. A chain of gone nodes is passed once: the node is
-    /// then put below the last of them. No caller can see that change.
+    /// The nearest tracked ancestor of a node. What is gone on the way to it is passed only once: the node and all that is
+    /// passed are put below the end of that way, which changes nothing that can be seen.
     pub fn tracked_parent(&mut self, state: &TrackerState, node: Node) -> Option<Ref> {
         let mut nearest = node.parent();
         let mut passed = 0;
@@ -48,7 +48,13 @@ impl Stripe {
         if let Some(parent) = nearest
             && passed > 0
         {
-            self.move_below(node, parent.slot);
+            let mut node = node;
+            while let Some(next) = node.parent()
+                && next.slot != parent.slot
+            {
+                self.move_below(node, parent.slot);
+                node = next;
+            }
             self.settle(state);
         }
         nearest_tracked(node.parent())
@@ -65,8 +71,8 @@ impl Stripe {
     }
 
     /// Whether a node is one of the nearest tracked descendants of a live one.
-    pub fn is_tracked_child(&self, node: Node, of: Ref) -> bool {
-        node.is(State::Tracked) && nearest_tracked(node.parent()) == Some(of)
+    pub fn is_tracked_child(&mut self, node: Node, of: Ref) -> bool {
+        node.is(State::Tracked) && self.tracked_parent(self.state_of(node), node) == Some(of)
     }
 
     /// Shows all nodes of a scope.
