@@ -686,3 +686,25 @@ def test_text_of_a_block_argument_names_what_ended_it(here):
         ir.DeadReferenceError, match="a block argument in 't.outer' ended when 't.outer' was erased"
     ):
         argument.type
+
+
+def test_passes_and_patterns_of_another_context_are_refused():
+    mine, other = ir.Context(), ir.Context()
+    text = "module { func.func @f() { return } }"
+    module = ir.Module.parse(text, other)
+    passes = passmanager.PassManager.parse("any(canonicalize)", mine)
+    with mine:
+        patterns = rewrite.RewritePatternSet().freeze()
+    calls = (
+        lambda: passes.run(module.operation),
+        lambda: rewrite.apply_patterns_and_fold_greedily(module, patterns),
+        lambda: rewrite.apply_patterns_and_fold_greedily(module.operation, patterns),
+        lambda: rewrite.walk_and_apply_patterns(module.operation, patterns),
+    )
+    for call in calls:
+        with pytest.raises(ValueError, match="two contexts"):
+            call()
+    own = ir.Module.parse(text, mine)
+    passes.run(own.operation)
+    rewrite.apply_patterns_and_fold_greedily(own, patterns)
+    rewrite.walk_and_apply_patterns(own.operation, patterns)

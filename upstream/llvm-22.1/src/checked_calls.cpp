@@ -13,6 +13,7 @@
 #include "mlir-c/Dialect/Transform/Interpreter.h"
 #include "lot_python/checked_transform.h"
 #include "mlir/CAPI/IR.h"
+#include "mlir/CAPI/Pass.h"
 #include "mlir/CAPI/Support.h"
 #include "mlir/IR/BuiltinAttributeInterfaces.h"
 #include "mlir/IR/Dialect.h"
@@ -896,6 +897,7 @@ void mlirWalkAndApplyPatterns(MlirOperation operation, MlirFrozenRewritePatternS
 }
 
 MlirLogicalResult mlirPassManagerRunOnOp(MlirPassManager manager, MlirOperation operation) {
+  requireContext(wrap(unwrap(manager)->getContext()), operation);
   requirePlacedOperands(operation, "worked on by passes");
   return ::mlirPassManagerRunOnOp(manager, operation);
 }
