@@ -506,6 +506,17 @@ def test_module_on_its_way_out_is_not_handed_out_again(ctx):
         settle(ctx)
 
 
+def test_module_on_its_way_out_is_not_made_of_its_capsule(ctx):
+    for _ in range(30):
+        module = ir.Module.parse('"t.a"() : () -> ()', ctx)
+        capsule, tried = module._CAPIPtr, []
+        reference = weakref.ref(module, lambda r: tried.append(dead(lambda: ir.Module._CAPICreate(capsule), "last reference")))
+        del module
+        assert reference() is None and tried
+        dead(lambda: ir.Module._CAPICreate(capsule))
+        settle(ctx)
+
+
 def test_nobody_else_s_module_is_erased(ctx):
     module = ir.Module.parse('"t.a"() : () -> ()', ctx)
     operation = module.operation
