@@ -114,9 +114,17 @@ pub fn spawn<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> Joi
 /// `LOT_INTERLEAVINGS` says how often, and `LOT_SEED` gives other interleavings. What fails fails
 /// again with the same two numbers.
 pub fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
+    check_times(number("LOT_INTERLEAVINGS", 3000) as usize, model);
+}
+
+/// As [`check`], for models that take long.
+pub fn check_rarely(model: impl Fn() + Send + Sync + Clone + 'static) {
+    check_times(number("LOT_INTERLEAVINGS", 3000) as usize / 10, model);
+}
+
+fn check_times(times: usize, model: impl Fn() + Send + Sync + Clone + 'static) {
     /// In how many places the threads are switched by a schedule with few switches.
     const DEPTHS: [usize; 3] = [2, 3, 4];
-    let times = number("LOT_INTERLEAVINGS", 3000) as usize;
     let seed = number("LOT_SEED", 1);
     let mut config = Config::new();
     config.silence_warnings = true;
