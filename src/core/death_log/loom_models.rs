@@ -65,7 +65,7 @@ fn r13_a_record_that_is_being_overwritten_is_never_mixed_up() {
 
 #[test]
 fn r13_the_chain_of_a_slots_deaths_leads_to_no_wrong_one() {
-    loom_check(3, || {
+    loom_check(2, || {
         let (mut writer, [node, other]) = start(2);
         writer.record(node, dead(node, 1), death(1));
         let reader = thread::spawn(move || {

@@ -35,17 +35,24 @@ pub type AtomicU64 = Switching<real::AtomicU64>;
 pub type AtomicUsize = Switching<RealUsize>;
 pub type AtomicPtr<T> = Switching<real::AtomicPtr<T>>;
 
-macro_rules! constructors {
+macro_rules! methods {
     ($($name:ident: $value:ty;)*) => {
         $(impl Switching<real::$name> {
             pub const fn new(value: $value) -> Self {
                 Self(real::$name::new(value))
             }
+
+            /// Also a place to switch afterwards: what comes next need not be the use of an atomic.
+            pub fn store(&self, value: $value, order: Ordering) {
+                switch();
+                self.0.store(value, order);
+                switch();
+            }
         })*
     };
 }
 
-constructors! {
+methods! {
     AtomicBool: bool;
     AtomicU32: u32;
     AtomicU64: u64;
@@ -55,6 +62,12 @@ constructors! {
 impl<T> Switching<real::AtomicPtr<T>> {
     pub const fn new(value: *mut T) -> Self {
         Self(real::AtomicPtr::new(value))
+    }
+
+    pub fn store(&self, value: *mut T, order: Ordering) {
+        switch();
+        self.0.store(value, order);
+        switch();
     }
 }
 
