@@ -72,6 +72,14 @@ model() {
   nextest model.xml --cargo-profile model --test model
 }
 
+# Each of the two builds has a folder of its own, since every crate is compiled anew for it.
+interleavings() {
+  LOT_INTERLEAVINGS=${LOT_INTERLEAVINGS-1000} tools/interleavings.sh
+  for checker in loom shuttle; do
+    cp "build/interleavings/$checker/nextest/default/junit.xml" "$results/rust-$checker.xml"
+  done
+}
+
 rust_tests_with_mlir() {
   nextest rust-mlir.xml --features mlir-sys --test mlir_sys
 }
@@ -116,6 +124,7 @@ demo() {
 
 reports=(
   "$results/rust.xml" "$results/model.xml" "$results/rust-mlir.xml" "$results/rust-documentation.txt"
+  "$results/rust-loom.xml" "$results/rust-shuttle.xml"
   "$results/cpp.xml" "$results/instructions.xml"
   "$results/coverage.xml" "$results/python-exact.xml" "$results/python-structural.xml"
 )
@@ -124,6 +133,7 @@ step 'rustfmt' formatting
 step 'clippy' lints
 step 'Rust tests, stale headers' rust_tests
 step 'The tracker against its model, in random programs' model
+step 'Interleavings of threads, by loom and by shuttle' interleavings
 step 'Rust tests on MLIR through mlir-sys' rust_tests_with_mlir
 step 'Rust documentation tests' documentation_tests
 step 'C and C++: building library and tests' build_cpp_tests

@@ -11,7 +11,9 @@ use super::forest::{self, STRIPES};
 use super::index::{Filters, Index};
 use super::registry;
 use super::sync::fork_lock;
-use super::sync::shuttle_model::{check, check_rarely, spawn, switch, without_switches};
+use super::sync::shuttle_model::{
+    check, check_often, check_rarely, spawn, switch, without_switches,
+};
 use crate::{Cause, Description, End, Error, Ref, Tracker, Visit};
 
 const A: usize = 0x1000;
@@ -639,6 +641,22 @@ fn r15_the_observer_does_not_run_after_its_tracker_was_destroyed() {
         assert!(weak.upgrade().is_none(), "the observer still is");
         hooks.join().unwrap();
         assert_eq!(old.ends(), 2);
+    });
+}
+
+/// The release may have met the object when its tracker was already being destroyed: then the state
+/// behind the handle must wait for it.
+#[test]
+fn r15_the_observer_is_told_of_a_release_while_its_tracker_is_destroyed() {
+    check_often(|| {
+        let (tracker, object) = with_object(A);
+        let told = Told::default();
+        without_switches(|| tracker.set_observer(Some(told.observer())).unwrap());
+        let hooks = spawn(move || drop(done_or_dead(object.release())));
+        tracker.destroy_tracker().unwrap();
+        told.is_over.store(true, Ordering::SeqCst);
+        hooks.join().unwrap();
+        assert_eq!(told.ends(), 1);
     });
 }
 

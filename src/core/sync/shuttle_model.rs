@@ -135,6 +135,11 @@ pub fn check_rarely(model: impl Fn() + Send + Sync + Clone + 'static) {
     check_times(number("LOT_INTERLEAVINGS", 3000) as usize / 10, model);
 }
 
+/// As [`check`], for models in which a rare interleaving matters.
+pub fn check_often(model: impl Fn() + Send + Sync + Clone + 'static) {
+    check_times(number("LOT_INTERLEAVINGS", 3000) as usize * 5, model);
+}
+
 fn check_times(times: usize, model: impl Fn() + Send + Sync + Clone + 'static) {
     /// In how many places the threads are switched by a schedule with few switches.
     const DEPTHS: [usize; 3] = [2, 3, 4];

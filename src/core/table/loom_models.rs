@@ -122,6 +122,9 @@ fn r03_nothing_false_is_live_while_the_table_gets_its_first_memory() {
             for epoch in [0, 1, 3] {
                 assert!(!is_live(0, epoch), "{epoch}");
             }
+            if let Some(node) = Node::find(3) {
+                assert!(node.is(State::Free) && node.live(0).is_none());
+            }
         });
         let (node, first) = first();
         assert!(first.is_live() && node.live(A).is_some());
