@@ -80,7 +80,7 @@ fn clear_up(tracker: Tracker) {
     });
 }
 
-// Questions against hooks --------------------------------------------------------------------------
+// Questions against hooks -------------------------------------------------------------------------
 
 #[test]
 fn r01_checks_while_the_object_ends_and_its_slot_is_used_again() {
@@ -244,7 +244,7 @@ fn walks_while_objects_come_and_go() {
     });
 }
 
-// Hooks against hooks ------------------------------------------------------------------------------
+// Hooks against hooks -----------------------------------------------------------------------------
 
 #[test]
 fn r12_release_against_destroy() {
@@ -409,10 +409,10 @@ fn slots_that_one_scope_gives_back_while_another_takes_some() {
     });
 }
 
-// The end of a tracker -----------------------------------------------------------------------------
+// The end of a tracker ----------------------------------------------------------------------------
 
-/// A hook, with the old handle and an old ref, while the tracker is destroyed and the next one comes
-/// into its place. The hook has said what it may say.
+/// A hook, with the old handle and an old ref, while the tracker is destroyed and the next one
+/// comes into its place. The hook has said what it may say.
 fn destroy_tracker_against(hook: fn(Tracker, Ref)) {
     check(move || {
         let (tracker, [_, object, child]) = with_family();
@@ -553,7 +553,7 @@ against_the_end_of_the_tracker! {
     destroy_tracker: |tracker, _| drop(done_or_no_tracker(tracker.destroy_tracker()));
 }
 
-// Observers ----------------------------------------------------------------------------------------
+// Observers ---------------------------------------------------------------------------------------
 
 /// An observer, how many ends it was told of, and whether it must not run any more.
 #[derive(Clone, Default)]
@@ -644,8 +644,8 @@ fn r15_the_observer_does_not_run_after_its_tracker_was_destroyed() {
     });
 }
 
-/// The release may have met the object when its tracker was already being destroyed: then the state
-/// behind the handle must wait for it.
+/// The release may have met the object when its tracker was already being destroyed: then the
+/// state behind the handle must wait for it.
 #[test]
 fn r15_the_observer_is_told_of_a_release_while_its_tracker_is_destroyed() {
     check_often(|| {
@@ -686,7 +686,7 @@ fn r15_observers_exchange_themselves() {
     });
 }
 
-// Parts --------------------------------------------------------------------------------------------
+// Parts -------------------------------------------------------------------------------------------
 
 #[test]
 fn r16_the_filter_hides_no_entry_of_the_index_while_it_is_renewed() {

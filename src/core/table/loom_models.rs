@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//! Checks without a lock against the ends and starts of a slot, in all that the memory model allows.
+//! Checks without a lock against the ends and starts of a slot, in all that the memory model
+//! allows.
 //!
 //! A model's table has four slots at first, and eight in all.
 
