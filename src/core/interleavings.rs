@@ -445,7 +445,9 @@ fn destroy_tracker_against(hook: fn(Tracker, Ref)) {
         let kept = track(next, A, 2);
         let told = Arc::new(AtomicUsize::new(0));
         let count = told.clone();
-        let observer = move |_: &[End]| drop(count.fetch_add(1, Ordering::SeqCst));
+        let observer = move |_: &[End]| {
+            count.fetch_add(1, Ordering::SeqCst);
+        };
         next.set_observer(Some(Arc::new(observer))).unwrap();
         hooks.join().unwrap();
         assert!(!object.is_live() && !child.is_live());
@@ -485,7 +487,7 @@ macro_rules! against_the_end_of_the_tracker {
 }
 
 against_the_end_of_the_tracker! {
-    track: |tracker, _| drop(done_or_no_tracker(tracker.track(&describe(B, 3))));
+    track: |tracker, _| { done_or_no_tracker(tracker.track(&describe(B, 3))); };
     track_of_a_known_object: |tracker, object| {
         if let Some(found) = done_or_no_tracker(tracker.track(&describe(object.object, 3))) {
             assert_eq!(found, (object, 1));
@@ -505,16 +507,16 @@ against_the_end_of_the_tracker! {
         };
         done_or_no_tracker(tracker.track(&description));
     };
-    create: |tracker, object| drop(done_or_no_tracker(tracker.create(&describe(object.object, 3))));
-    destroy: |tracker, object| drop(done_or_no_tracker(tracker.destroy(object.object)));
-    destroy_with_parts: |tracker, _| drop(done_or_no_tracker(tracker.destroy_with(PARENT, 1)));
-    erase: |tracker, object| drop(done_or_no_tracker(tracker.erase(object.object)));
+    create: |tracker, object| { done_or_no_tracker(tracker.create(&describe(object.object, 3))); };
+    destroy: |tracker, object| { done_or_no_tracker(tracker.destroy(object.object)); };
+    destroy_with_parts: |tracker, _| { done_or_no_tracker(tracker.destroy_with(PARENT, 1)); };
+    erase: |tracker, object| { done_or_no_tracker(tracker.erase(object.object)); };
     opaque_mutation: |tracker, object| {
         done_or_no_tracker(tracker.opaque_mutation(object.object));
     };
-    move_to: |tracker, object| drop(done_or_no_tracker(tracker.move_to(object.object, &[B])));
-    clear_scope: |tracker, _| drop(done_or_no_tracker(tracker.clear_scope(SCOPE)));
-    release: |_, object| drop(done_or_dead(object.release()));
+    move_to: |tracker, object| { done_or_no_tracker(tracker.move_to(object.object, &[B])); };
+    clear_scope: |tracker, _| { done_or_no_tracker(tracker.clear_scope(SCOPE)); };
+    release: |_, object| { done_or_dead(object.release()); };
     user_pointers: |_, object| {
         if let Some(user) = done_or_dead(object.user()) {
             assert_eq!(user, 1);
@@ -548,9 +550,9 @@ against_the_end_of_the_tracker! {
         done_or_no_tracker(tracker.stats());
         done_or_no_tracker(tracker.name());
     };
-    set_observer: |tracker, _| drop(done_or_no_tracker(tracker.set_observer(None)));
-    exact_sources: |tracker, _| drop(done_or_no_tracker(tracker.exact_begin()));
-    destroy_tracker: |tracker, _| drop(done_or_no_tracker(tracker.destroy_tracker()));
+    set_observer: |tracker, _| { done_or_no_tracker(tracker.set_observer(None)); };
+    exact_sources: |tracker, _| { done_or_no_tracker(tracker.exact_begin()); };
+    destroy_tracker: |tracker, _| { done_or_no_tracker(tracker.destroy_tracker()); };
 }
 
 // Observers ---------------------------------------------------------------------------------------
@@ -635,7 +637,9 @@ fn r15_the_observer_does_not_run_after_its_tracker_was_destroyed() {
             track(tracker, B, 2);
             tracker.set_observer(Some(observer)).unwrap();
         });
-        let hooks = spawn(move || drop(done_or_no_tracker(tracker.destroy(A))));
+        let hooks = spawn(move || {
+            done_or_no_tracker(tracker.destroy(A));
+        });
         tracker.destroy_tracker().unwrap();
         old.is_over.store(true, Ordering::SeqCst);
         assert!(weak.upgrade().is_none(), "the observer still is");
@@ -652,7 +656,9 @@ fn r15_the_observer_is_told_of_a_release_while_its_tracker_is_destroyed() {
         let (tracker, object) = with_object(A);
         let told = Told::default();
         without_switches(|| tracker.set_observer(Some(told.observer())).unwrap());
-        let hooks = spawn(move || drop(done_or_dead(object.release())));
+        let hooks = spawn(move || {
+            done_or_dead(object.release());
+        });
         tracker.destroy_tracker().unwrap();
         told.is_over.store(true, Ordering::SeqCst);
         hooks.join().unwrap();
