@@ -72,19 +72,20 @@ random_tests() {
   nextest random.xml --cargo-profile model --test model --test stress --test memory
 }
 
+# Each of the two builds has a folder of its own, since every crate is compiled anew for it.
+interleavings() {
+  LOT_INTERLEAVINGS=${LOT_INTERLEAVINGS-1000} tools/interleavings.sh
+  for checker in loom shuttle; do
+    cp "build/interleavings/$checker/nextest/default/junit.xml" "$results/rust-$checker.xml"
+  done
+}
+
 rust_tests_with_mlir() {
   nextest rust-mlir.xml --features mlir-sys --test mlir_sys
 }
 
-# With a target folder of its own, since every crate is compiled anew for it.
-interleavings() {
-  RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=$PWD/build/loom \
-    cargo test --quiet --locked --release --lib loom | tee "$results/rust-loom.txt"
-}
-
 documentation_tests() {
   cargo test --quiet --locked --doc | tee "$results/rust-documentation.txt"
-  "$results/rust-loom.txt"
 }
 
 build_cpp_tests() {
@@ -123,6 +124,7 @@ demo() {
 
 reports=(
   "$results/rust.xml" "$results/random.xml" "$results/rust-mlir.xml" "$results/rust-documentation.txt"
+  "$results/rust-loom.xml" "$results/rust-shuttle.xml"
   "$results/cpp.xml" "$results/instructions.xml"
   "$results/coverage.xml" "$results/python-exact.xml" "$results/python-structural.xml"
 )
@@ -131,8 +133,8 @@ step 'rustfmt' formatting
 step 'clippy' lints
 step 'Rust tests, stale headers' rust_tests
 step 'Random programs against a model; eight threads; memory' random_tests
+step 'Interleavings of threads, by loom and by shuttle' interleavings
 step 'Rust tests on MLIR through mlir-sys' rust_tests_with_mlir
-step 'Interleavings of the locks, by loom' interleavings
 step 'Rust documentation tests' documentation_tests
 step 'C and C++: building library and tests' build_cpp_tests
 step 'C and C++: rules, headers, MLIR, consumers, valgrind' cpp_tests

@@ -11,7 +11,9 @@ use super::forest::{self, STRIPES};
 use super::index::{Filters, Index};
 use super::registry;
 use super::sync::fork_lock;
-use super::sync::shuttle_model::{check, spawn, switch, without_switches};
+use super::sync::shuttle_model::{
+    check, check_often, check_rarely, spawn, switch, without_switches,
+};
 use crate::{Cause, Description, End, Error, Ref, Tracker, Visit};
 
 const A: usize = 0x1000;
@@ -78,7 +80,7 @@ fn clear_up(tracker: Tracker) {
     });
 }
 
-// Questions against hooks --------------------------------------------------------------------------
+// Questions against hooks -------------------------------------------------------------------------
 
 #[test]
 fn r01_checks_while_the_object_ends_and_its_slot_is_used_again() {
@@ -242,7 +244,7 @@ fn walks_while_objects_come_and_go() {
     });
 }
 
-// Hooks against hooks ------------------------------------------------------------------------------
+// Hooks against hooks -----------------------------------------------------------------------------
 
 #[test]
 fn r12_release_against_destroy() {
@@ -374,7 +376,7 @@ fn r08_moves_against_ends_of_an_ancestor() {
 /// Batches of slots go from stripe to stripe.
 #[test]
 fn slots_that_one_scope_gives_back_while_another_takes_some() {
-    check(|| {
+    check_rarely(|| {
         let tracker = without_switches(|| Tracker::new("model").unwrap());
         let fill = move |scope: u64, count: usize| -> Vec<Ref> {
             let object = |number| 0x10_0000 * scope as usize + 0x100 * number;
@@ -407,10 +409,10 @@ fn slots_that_one_scope_gives_back_while_another_takes_some() {
     });
 }
 
-// The end of a tracker -----------------------------------------------------------------------------
+// The end of a tracker ----------------------------------------------------------------------------
 
-/// A hook, with the old handle and an old ref, while the tracker is destroyed and the next one comes
-/// into its place. The hook has said what it may say.
+/// A hook, with the old handle and an old ref, while the tracker is destroyed and the next one
+/// comes into its place. The hook has said what it may say.
 fn destroy_tracker_against(hook: fn(Tracker, Ref)) {
     check(move || {
         let (tracker, [_, object, child]) = with_family();
@@ -433,17 +435,22 @@ fn destroy_tracker_against(hook: fn(Tracker, Ref)) {
             hook(tracker, object);
             hook(tracker, child);
         });
-        done_or_no_tracker(tracker.destroy_tracker());
-        is_over.store(true, Ordering::SeqCst);
-        assert!(!object.is_live() && !child.is_live());
+        // If the hook is this call, too, the other thread may be in the middle of it.
+        if done_or_no_tracker(tracker.destroy_tracker()).is_some() {
+            is_over.store(true, Ordering::SeqCst);
+            assert!(!object.is_live() && !child.is_live());
+        }
         assert_eq!(tracker.stats(), Err(Error::NO_TRACKER));
         let next = Tracker::new("next").unwrap();
         let kept = track(next, A, 2);
         let told = Arc::new(AtomicUsize::new(0));
         let count = told.clone();
-        let observer = move |_: &[End]| drop(count.fetch_add(1, Ordering::SeqCst));
+        let observer = move |_: &[End]| {
+            count.fetch_add(1, Ordering::SeqCst);
+        };
         next.set_observer(Some(Arc::new(observer))).unwrap();
         hooks.join().unwrap();
+        assert!(!object.is_live() && !child.is_live());
         assert_eq!(next.find(A), Ok((kept, 2)));
         assert_eq!(next.count(None, None), Ok(1));
         assert_eq!(
@@ -480,7 +487,7 @@ macro_rules! against_the_end_of_the_tracker {
 }
 
 against_the_end_of_the_tracker! {
-    track: |tracker, _| drop(done_or_no_tracker(tracker.track(&describe(B, 3))));
+    track: |tracker, _| { done_or_no_tracker(tracker.track(&describe(B, 3))); };
     track_of_a_known_object: |tracker, object| {
         if let Some(found) = done_or_no_tracker(tracker.track(&describe(object.object, 3))) {
             assert_eq!(found, (object, 1));
@@ -500,16 +507,16 @@ against_the_end_of_the_tracker! {
         };
         done_or_no_tracker(tracker.track(&description));
     };
-    create: |tracker, object| drop(done_or_no_tracker(tracker.create(&describe(object.object, 3))));
-    destroy: |tracker, object| drop(done_or_no_tracker(tracker.destroy(object.object)));
-    destroy_with_parts: |tracker, _| drop(done_or_no_tracker(tracker.destroy_with(PARENT, 1)));
-    erase: |tracker, object| drop(done_or_no_tracker(tracker.erase(object.object)));
+    create: |tracker, object| { done_or_no_tracker(tracker.create(&describe(object.object, 3))); };
+    destroy: |tracker, object| { done_or_no_tracker(tracker.destroy(object.object)); };
+    destroy_with_parts: |tracker, _| { done_or_no_tracker(tracker.destroy_with(PARENT, 1)); };
+    erase: |tracker, object| { done_or_no_tracker(tracker.erase(object.object)); };
     opaque_mutation: |tracker, object| {
         done_or_no_tracker(tracker.opaque_mutation(object.object));
     };
-    move_to: |tracker, object| drop(done_or_no_tracker(tracker.move_to(object.object, &[B])));
-    clear_scope: |tracker, _| drop(done_or_no_tracker(tracker.clear_scope(SCOPE)));
-    release: |_, object| drop(done_or_dead(object.release()));
+    move_to: |tracker, object| { done_or_no_tracker(tracker.move_to(object.object, &[B])); };
+    clear_scope: |tracker, _| { done_or_no_tracker(tracker.clear_scope(SCOPE)); };
+    release: |_, object| { done_or_dead(object.release()); };
     user_pointers: |_, object| {
         if let Some(user) = done_or_dead(object.user()) {
             assert_eq!(user, 1);
@@ -543,12 +550,12 @@ against_the_end_of_the_tracker! {
         done_or_no_tracker(tracker.stats());
         done_or_no_tracker(tracker.name());
     };
-    set_observer: |tracker, _| drop(done_or_no_tracker(tracker.set_observer(None)));
-    exact_sources: |tracker, _| drop(done_or_no_tracker(tracker.exact_begin()));
-    destroy_tracker: |tracker, _| drop(done_or_no_tracker(tracker.destroy_tracker()));
+    set_observer: |tracker, _| { done_or_no_tracker(tracker.set_observer(None)); };
+    exact_sources: |tracker, _| { done_or_no_tracker(tracker.exact_begin()); };
+    destroy_tracker: |tracker, _| { done_or_no_tracker(tracker.destroy_tracker()); };
 }
 
-// Observers ----------------------------------------------------------------------------------------
+// Observers ---------------------------------------------------------------------------------------
 
 /// An observer, how many ends it was told of, and whether it must not run any more.
 #[derive(Clone, Default)]
@@ -630,12 +637,32 @@ fn r15_the_observer_does_not_run_after_its_tracker_was_destroyed() {
             track(tracker, B, 2);
             tracker.set_observer(Some(observer)).unwrap();
         });
-        let hooks = spawn(move || drop(done_or_no_tracker(tracker.destroy(A))));
+        let hooks = spawn(move || {
+            done_or_no_tracker(tracker.destroy(A));
+        });
         tracker.destroy_tracker().unwrap();
         old.is_over.store(true, Ordering::SeqCst);
         assert!(weak.upgrade().is_none(), "the observer still is");
         hooks.join().unwrap();
         assert_eq!(old.ends(), 2);
+    });
+}
+
+/// The release may have met the object when its tracker was already being destroyed: then the
+/// state behind the handle must wait for it.
+#[test]
+fn r15_the_observer_is_told_of_a_release_while_its_tracker_is_destroyed() {
+    check_often(|| {
+        let (tracker, object) = with_object(A);
+        let told = Told::default();
+        without_switches(|| tracker.set_observer(Some(told.observer())).unwrap());
+        let hooks = spawn(move || {
+            done_or_dead(object.release());
+        });
+        tracker.destroy_tracker().unwrap();
+        told.is_over.store(true, Ordering::SeqCst);
+        hooks.join().unwrap();
+        assert_eq!(told.ends(), 1);
     });
 }
 
@@ -665,7 +692,7 @@ fn r15_observers_exchange_themselves() {
     });
 }
 
-// Parts --------------------------------------------------------------------------------------------
+// Parts -------------------------------------------------------------------------------------------
 
 #[test]
 fn r16_the_filter_hides_no_entry_of_the_index_while_it_is_renewed() {

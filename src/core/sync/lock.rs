@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//! The core's one kind of lock. Statics that no model uses are made by `Lock::new`, which is `const`
-//! also under loom.
+//! The core's one kind of lock. Statics that no model uses are made by `Lock::new`, which is
+//! `const` also under loom.
 
 use super::backoff::Backoff;
 use super::{AtomicBool, Ordering};

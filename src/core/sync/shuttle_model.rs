@@ -35,17 +35,24 @@ pub type AtomicU64 = Switching<real::AtomicU64>;
 pub type AtomicUsize = Switching<RealUsize>;
 pub type AtomicPtr<T> = Switching<real::AtomicPtr<T>>;
 
-macro_rules! constructors {
+macro_rules! methods {
     ($($name:ident: $value:ty;)*) => {
         $(impl Switching<real::$name> {
             pub const fn new(value: $value) -> Self {
                 Self(real::$name::new(value))
             }
+
+            /// Also a place to switch afterwards: what comes next need not be the use of an atomic.
+            pub fn store(&self, value: $value, order: Ordering) {
+                switch();
+                self.0.store(value, order);
+                switch();
+            }
         })*
     };
 }
 
-constructors! {
+methods! {
     AtomicBool: bool;
     AtomicU32: u32;
     AtomicU64: u64;
@@ -55,6 +62,12 @@ constructors! {
 impl<T> Switching<real::AtomicPtr<T>> {
     pub const fn new(value: *mut T) -> Self {
         Self(real::AtomicPtr::new(value))
+    }
+
+    pub fn store(&self, value: *mut T, order: Ordering) {
+        switch();
+        self.0.store(value, order);
+        switch();
     }
 }
 
@@ -114,9 +127,22 @@ pub fn spawn<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> Joi
 /// `LOT_INTERLEAVINGS` says how often, and `LOT_SEED` gives other interleavings. What fails fails
 /// again with the same two numbers.
 pub fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
+    check_times(number("LOT_INTERLEAVINGS", 3000) as usize, model);
+}
+
+/// As [`check`], for models that take long.
+pub fn check_rarely(model: impl Fn() + Send + Sync + Clone + 'static) {
+    check_times(number("LOT_INTERLEAVINGS", 3000) as usize / 10, model);
+}
+
+/// As [`check`], for models in which a rare interleaving matters.
+pub fn check_often(model: impl Fn() + Send + Sync + Clone + 'static) {
+    check_times(number("LOT_INTERLEAVINGS", 3000) as usize * 5, model);
+}
+
+fn check_times(times: usize, model: impl Fn() + Send + Sync + Clone + 'static) {
     /// In how many places the threads are switched by a schedule with few switches.
     const DEPTHS: [usize; 3] = [2, 3, 4];
-    let times = number("LOT_INTERLEAVINGS", 3000) as usize;
     let seed = number("LOT_SEED", 1);
     let mut config = Config::new();
     config.silence_warnings = true;

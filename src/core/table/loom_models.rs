@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//! Checks without a lock against the ends and starts of a slot, in all that the memory model allows.
+//! Checks without a lock against the ends and starts of a slot, in all that the memory model
+//! allows.
 //!
 //! A model's table has four slots at first, and eight in all.
 
@@ -121,6 +122,9 @@ fn r03_nothing_false_is_live_while_the_table_gets_its_first_memory() {
         let asking = thread::spawn(|| {
             for epoch in [0, 1, 3] {
                 assert!(!is_live(0, epoch), "{epoch}");
+            }
+            if let Some(node) = Node::find(3) {
+                assert!(node.is(State::Free) && node.live(0).is_none());
             }
         });
         let (node, first) = first();
