@@ -205,3 +205,36 @@ fn r19_the_child_of_a_fork_uses_the_tracker_whatever_other_threads_were_doing() 
     assert!(failures.is_empty(), "fork and outcome: {failures:?}");
     tracker.destroy_tracker().unwrap();
 }
+
+/// The thread that destroys the tracker is not in the child, and no handle leads to the tracker there.
+#[test]
+fn r19_a_fork_while_a_tracker_is_destroyed_leaves_none_of_its_refs_live() {
+    const OBJECTS: usize = 8_000;
+    let mut in_between = 0;
+    for round in 0..30 {
+        let tracker = Tracker::new("destroyed").unwrap();
+        let track = |number: usize| {
+            let object = 0x7a00_0000_0000 + number * 64;
+            let tracked = tracker.track(&describe(object, number as u64 % 7));
+            tracked.unwrap().0
+        };
+        let refs: Vec<Ref> = (0..OBJECTS).map(track).collect();
+        let destroyer = thread::spawn(move || tracker.destroy_tracker());
+        thread::sleep(std::time::Duration::from_micros(200 * (round % 30)));
+        let outcome = in_child(|| {
+            let is_destroyed = tracker.stats().is_err();
+            let live = refs.iter().filter(|held| held.is_live()).count();
+            match (is_destroyed, live) {
+                (true, 0) | (false, OBJECTS) => use_tracker(Tracker::new("child").unwrap()),
+                _ => 98,
+            }
+        });
+        assert_eq!(outcome, Outcome::Fine, "in round {round}");
+        in_between += usize::from(!destroyer.is_finished());
+        destroyer.join().unwrap().unwrap();
+    }
+    assert!(
+        in_between > 0,
+        "no fork met a tracker that was being destroyed"
+    );
+}

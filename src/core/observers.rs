@@ -43,7 +43,8 @@ thread_static! {
     static DEPTH: Cell<u32> = Cell::new(0);
 }
 
-fn this_thread() -> usize {
+/// The number of this thread among those that run, also in the child of a fork. Never 0.
+pub fn this_thread() -> usize {
     DEPTH.with(|depth| depth as *const Cell<u32> as usize)
 }
 

@@ -13,10 +13,10 @@ use std::ptr;
 
 use super::forest::{self, Ending, STRIPES};
 use super::index::Filters;
-use super::observers::{Observer, PendingEnds, Replaced};
+use super::observers::{Observer, PendingEnds, Replaced, this_thread};
 use super::state::{Glance, TrackerState};
 use super::sync::{
-    AtomicPtr, AtomicU64, Lock, Ordering, array_of, fork_lock, lock, process_static,
+    AtomicPtr, AtomicU64, AtomicUsize, Lock, Ordering, array_of, fork_lock, lock, process_static,
 };
 use crate::Error;
 
@@ -35,6 +35,8 @@ pub struct Place {
     /// Null without a tracker. A call that saw the handle may use it as long as it has a read
     /// guard.
     state: AtomicPtr<TrackerState>,
+    /// The number of the thread that is destroying the tracker; 0: none is.
+    destroyer: AtomicUsize,
 }
 
 process_static! {
@@ -139,6 +141,7 @@ pub fn destroy(id: u64) -> Result<(), Error> {
         place
             .id
             .store(Place::nobody(id as usize), Ordering::Release);
+        place.destroyer.store(this_thread(), Ordering::Release);
         // No call on the handle is under way. From here on calls find the state by a node only.
         (place, place.state.load(Ordering::Acquire))
     };
@@ -165,9 +168,7 @@ pub fn destroy(id: u64) -> Result<(), Error> {
         }
         state_ref.settle(number);
     }
-    place.glance.busy.store(0, Ordering::Release);
-    place.glance.exact_sources.store(0, Ordering::Release);
-    place.filters.clear();
+    place.reset();
     open.tell(ends);
     // After this, calls that found the state by a node are over, or are telling the observer.
     drop(fork_lock::exclusive());
@@ -176,7 +177,11 @@ pub fn destroy(id: u64) -> Result<(), Error> {
         state_ref.observers.replace(None)
     };
     observer.finish();
-    place.state.store(ptr::null_mut(), Ordering::Release);
+    {
+        let _guard = fork_lock::read();
+        place.destroyer.store(0, Ordering::Release);
+        place.state.store(ptr::null_mut(), Ordering::Release);
+    }
     // SAFETY: `create` made it with `Box`. No other thread can find it or still has it.
     drop(unsafe { Box::from_raw(state) });
     Ok(())
@@ -212,10 +217,26 @@ fn forget_other_threads() {
         // SAFETY: this is the only thread, and it holds the fork lock. A thread of the parent that
         // was about to free the state had set this to null first.
         let state = place.and_then(|place| unsafe { place.state.load(Ordering::Acquire).as_ref() });
-        if let Some(state) = state {
+        if let (Some(place), Some(state)) = (place, state) {
             state.observers.forget_other_threads();
+            if ![0, this_thread()].contains(&place.destroyer.load(Ordering::Acquire)) {
+                finish_destroying(place, state);
+            }
         }
     }
+}
+
+/// In the child of a fork: ends everything in a tracker whose destroyer is a thread of the parent. No handle leads to it
+/// any more, so nobody else could end its refs. No foreign code runs here: nobody is told, and the observer stays where it
+/// is, as does the memory of the state.
+fn finish_destroying(place: &'static Place, state: &TrackerState) {
+    for number in 0..STRIPES as u8 {
+        while !clear_some(state, number, &mut Ending::new(None)) {}
+        state.settle(number);
+    }
+    place.reset();
+    place.destroyer.store(0, Ordering::Release);
+    place.state.store(ptr::null_mut(), Ordering::Release);
 }
 
 impl Place {
@@ -231,7 +252,15 @@ impl Place {
             glance: Glance::default(),
             filters: Filters::new(),
             state: AtomicPtr::new(ptr::null_mut()),
+            destroyer: AtomicUsize::new(0),
         }
+    }
+
+    /// Makes the place ready for the next tracker. Nothing is in the last one any more.
+    fn reset(&self) {
+        self.glance.busy.store(0, Ordering::Release);
+        self.glance.exact_sources.store(0, Ordering::Release);
+        self.filters.clear();
     }
 }
 
