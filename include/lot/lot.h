@@ -255,8 +255,9 @@ typedef void (*lot_write_fn)(const char *bytes, size_t length, void *data);
 #define LOT_ERROR_NOT_FOUND 5
 
 /**
- * A fixed limit is reached, or there is no memory for more. At once there can be 256 trackers, and
- * 67,108,863 objects in all of them together (tracked ones, and untracked ancestors of such).
+ * A fixed limit is reached, or there is no memory for more slots or scopes. At once there can be 256
+ * trackers, and 67,108,863 objects in all of them together (tracked ones, and untracked ancestors of
+ * such). Where any other allocation fails, the process ends, as Rust programs do.
  */
 #define LOT_ERROR_LIMIT 6
 

@@ -34,8 +34,9 @@ pub const LOT_ERROR_NO_TRACKER: lot_status = 3;
 pub const LOT_ERROR_DEAD_REF: lot_status = 4;
 /// Nothing live is tracked at the address, or no death is on record for the ref.
 pub const LOT_ERROR_NOT_FOUND: lot_status = 5;
-/// A fixed limit is reached, or there is no memory for more. At once there can be 256 trackers, and
-/// 67,108,863 objects in all of them together (tracked ones, and untracked ancestors of such).
+/// A fixed limit is reached, or there is no memory for more slots or scopes. At once there can be 256
+/// trackers, and 67,108,863 objects in all of them together (tracked ones, and untracked ancestors of
+/// such). Where any other allocation fails, the process ends, as Rust programs do.
 pub const LOT_ERROR_LIMIT: lot_status = 6;
 /// An end without its beginning.
 pub const LOT_ERROR_NOT_ACTIVE: lot_status = 7;
