@@ -438,6 +438,27 @@ fn r06_an_address_that_turns_up_elsewhere_was_another_object() {
     assert_eq!(tracker.stats().unwrap().missed_ends, 4);
 }
 
+/// So deep that the stripe gives slots back while the call is under way that has set some aside.
+#[test]
+fn r06_an_outer_object_of_a_deep_place_turns_up_elsewhere() {
+    let tracker = tracker();
+    let old = tracker.place(at(1), &[]);
+    let ancestors: Vec<_> = (100..600).chain([1]).map(at).collect();
+    let description = Description {
+        object: at(2),
+        scope: SCOPE + 1,
+        ancestors: Some(&ancestors),
+        ..Default::default()
+    };
+    let (new, _) = tracker.track(&description).unwrap();
+    assert!(!old.is_live() && new.is_live());
+    assert_eq!(tracker.find(at(2)).unwrap().0, new);
+    assert_eq!(tracker.stats().unwrap().anchors, ancestors.len());
+    tracker.check_invariants().unwrap();
+    tracker.erase(at(1)).unwrap();
+    assert!(!new.is_live());
+}
+
 #[test]
 fn r07_destroy_ends_the_object_alone() {
     let tracker = tracker();

@@ -209,3 +209,19 @@ fn r17_the_null_address_is_refused_by_each_hook() {
         ],
     );
 }
+
+/// What is known already makes these look like reports that have just one new link.
+#[test]
+fn r08_ancestors_that_name_one_twice_are_refused_also_where_all_of_it_is_known() {
+    for known in [&[2][..], &[2, 3]] {
+        let above = &known[1..];
+        let twice = [&[2, 2], above].concat();
+        let itself = [&[1, 2], above].concat();
+        let parent_itself = [&[2, 1], known].concat();
+        for ancestors in [twice, itself, parent_itself] {
+            let program = [Track(about(1, known)), Track(about(1, &ancestors))];
+            agree(Pool::Dozen, &program);
+        }
+    }
+    agree(Pool::Dozen, &[Track(about(1, &[])), Track(about(1, &[1]))]);
+}

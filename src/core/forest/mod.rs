@@ -26,6 +26,8 @@ mod end;
 mod links;
 mod list;
 mod place;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -114,6 +116,8 @@ pub struct Stripe {
     free: Slot,
     /// How many free slots there are.
     free_count: u32,
+    /// How many of them a call has set aside, and needs back before it lets go of the lock.
+    lent: u32,
     scopes: Vec<Option<Scope>>,
     scope_numbers: Option<HashMap<(u64, u64), u32, BuildHasherDefault<ScopeHasher>>>,
     free_scopes: Vec<u32>,
@@ -143,6 +147,7 @@ impl Stripe {
             number: 0,
             free: NONE,
             free_count: 0,
+            lent: 0,
             scopes: Vec::new(),
             scope_numbers: None,
             free_scopes: Vec::new(),
@@ -403,6 +408,9 @@ impl Stripe {
 
     #[cold]
     fn return_batch(&mut self) {
+        if self.free_count < self.lent + MOST_FREE + BATCH {
+            return;
+        }
         // The newest free slots are kept, since they are in the cache.
         let mut last_kept = Node::at(self.free);
         for _ in 1..MOST_FREE {
@@ -443,6 +451,7 @@ impl Stripe {
     /// Makes the slots of a reserve free slots. The caller renews the reserve before it frees the
     /// lock.
     pub fn use_reserve(&mut self, reserve: &mut Reserve) {
+        self.lent = reserve.count;
         while reserve.count > 0 {
             let node = Node::at(reserve.slots);
             reserve.slots = node.cold.next.load(Ordering::Relaxed);
@@ -453,9 +462,11 @@ impl Stripe {
         }
     }
 
-    /// Sets as many slots aside again, after a use that took none of them.
+    /// Sets as many slots aside again, after a use that took none of them; or one less, if it put an
+    /// object into a new slot, since it needs no other then.
     pub fn renew_reserve(&mut self, reserve: &mut Reserve, slots: u32) {
-        while reserve.count < slots {
+        self.lent = 0;
+        while reserve.count < slots && self.free_count > 0 {
             let node = self.take_slot();
             node.cold.next.store(reserve.slots, Ordering::Relaxed);
             reserve.slots = node.slot;
@@ -466,6 +477,7 @@ impl Stripe {
     /// Ends a reserve. Its slots are free.
     pub fn give_back(&mut self, mut reserve: Reserve) {
         self.use_reserve(&mut reserve);
+        self.lent = 0;
         self.scope_mut(reserve.scope).pins -= 1;
         self.note_if_empty(reserve.scope);
         while self.free_count >= MOST_FREE + BATCH {
