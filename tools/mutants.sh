@@ -53,7 +53,7 @@ missed=$work/model/mutants.out/missed.txt
 if [ -s "$missed" ]; then
   # Just these, whatever the options were.
   mapfile -t names < <(sed 's/[][(){}.*+?^$|\\]/\\&/g; s/.*/--re=^&$/' "$missed")
-  judge tests --lib --test=rules --test=allocation -- "${names[@]}"
+  judge tests --lib --test=rules --test=allocation --test=memory --test=address_limit -- "${names[@]}"
   missed=$work/tests/mutants.out/missed.txt
 fi
 if [ -s "$missed" ]; then

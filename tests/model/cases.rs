@@ -148,6 +148,19 @@ fn r07_parts_that_moved_up_end_with_what_they_moved_to() {
 }
 
 #[test]
+fn r06_a_new_object_does_not_stand_where_the_gone_one_at_its_address_stood() {
+    let children = [Track(about(0, &[1])), Track(about(2, &[1]))];
+    let gone = [Track(about(1, &[])), destroy(1)];
+    let again = [Track(about(1, &[])), Track(about(0, &[1]))];
+    let erase = Erase {
+        tracker: 0,
+        object: 1,
+    };
+    let program = [&children[..], &gone, &again, &[erase]].concat();
+    agree(Pool::Dozen, &program);
+}
+
+#[test]
 fn r06_a_new_object_does_not_inherit_a_place() {
     let unplaced = About {
         ancestors: None,
