@@ -6,7 +6,7 @@ BUILD := build
 PREFIX ?= /usr/local
 MINUTES ?= 60
 
-.PHONY: help demo test soak check-coverage bench header abi sanitizers build install bindings clean distclean
+.PHONY: help demo test soak check-coverage bench header abi sanitizers mutants build install bindings clean distclean
 
 help:
 	@echo 'make demo             five accidents with references, on the stock MLIR bindings and on ours'
@@ -14,6 +14,7 @@ help:
 	@echo 'make soak MINUTES=60  runs the random tests for as long as one likes'
 	@echo 'make check-coverage   takes the checks of the bindings out, one by one, and sees whether the tests notice'
 	@echo 'make sanitizers       the C++ tests and a stress under four sanitizers (needs a nightly Rust)'
+	@echo 'make mutants          changes the core in a thousand ways, one by one, and sees whether the tests notice (hours)'
 	@echo 'make bench            measures, and writes docs/benchmarks.md'
 	@echo 'make build            the C library, static and shared, in $(BUILD)/cmake/lib'
 	@echo 'make bindings         the MLIR Python bindings, $(BUILD)/bindings/{tracked,stock}-python'
@@ -48,6 +49,9 @@ header: setup-library
 
 sanitizers: setup-tests
 	@tools/sanitizers.sh
+
+mutants: setup-tests
+	@tools/mutants.sh
 
 abi: build
 	@python3 tools/abi.py --write

@@ -438,6 +438,27 @@ fn r06_an_address_that_turns_up_elsewhere_was_another_object() {
     assert_eq!(tracker.stats().unwrap().missed_ends, 4);
 }
 
+/// So deep that the stripe gives slots back while the call is under way that has set some aside.
+#[test]
+fn r06_an_outer_object_of_a_deep_place_turns_up_elsewhere() {
+    let tracker = tracker();
+    let old = tracker.place(at(1), &[]);
+    let ancestors: Vec<_> = (100..600).chain([1]).map(at).collect();
+    let description = Description {
+        object: at(2),
+        scope: SCOPE + 1,
+        ancestors: Some(&ancestors),
+        ..Default::default()
+    };
+    let (new, _) = tracker.track(&description).unwrap();
+    assert!(!old.is_live() && new.is_live());
+    assert_eq!(tracker.find(at(2)).unwrap().0, new);
+    assert_eq!(tracker.stats().unwrap().anchors, ancestors.len());
+    tracker.check_invariants().unwrap();
+    tracker.erase(at(1)).unwrap();
+    assert!(!new.is_live());
+}
+
 #[test]
 fn r07_destroy_ends_the_object_alone() {
     let tracker = tracker();
@@ -814,6 +835,66 @@ fn r14_counts_are_exact() {
         tracker.count(None, Some(16)).unwrap_err().kind(),
         ErrorKind::InvalidArgument
     );
+}
+
+/// So much that it is read slot by slot, and that the table grows.
+#[test]
+fn r14_large_scopes_are_listed_completely() {
+    const OTHER_SCOPE: u64 = SCOPE + 1;
+    let (tracker, other) = (tracker(), tracker());
+    let top = tracker.place(at(0), &[]);
+    let (mut below, mut aside) = (HashSet::new(), HashSet::new());
+    for number in 1..=70_000 {
+        let description = Description {
+            object: at(number),
+            scope: SCOPE,
+            kind: (number % 2) as u8,
+            ancestors: Some(&[at(0)]),
+            user: number,
+        };
+        below.insert((tracker.create(&description).unwrap(), number));
+        other.place(at(number), &[at(0)]);
+    }
+    for number in 70_001..75_000 {
+        let description = Description {
+            object: at(number),
+            scope: OTHER_SCOPE,
+            user: number,
+            ..Default::default()
+        };
+        aside.insert((tracker.create(&description).unwrap(), number));
+    }
+    // Below something else than the top.
+    tracker.place(at(80_000), &[]);
+    tracker.place(at(80_001), &[at(1), at(0)]);
+    let visited = |scope, kind| {
+        let mut visited = HashSet::new();
+        let visit = |tracked, user| {
+            assert!(visited.insert((tracked, user)), "it was visited twice");
+            Visit::Continue
+        };
+        tracker.for_each(scope, kind, visit).unwrap();
+        visited
+    };
+    assert_eq!(visited(None, None).len(), 1 + 70_000 + 4_999 + 2);
+    assert_eq!(visited(Some(OTHER_SCOPE), None), aside);
+    assert_eq!(visited(Some(SCOPE), None).len(), 1 + 70_000 + 2);
+    let odd = below.iter().filter(|(_, number)| number % 2 == 1).copied();
+    assert_eq!(visited(Some(SCOPE), Some(1)), odd.collect());
+    let children = top.children().unwrap();
+    assert_eq!(children.len(), below.len());
+    assert_eq!(children.into_iter().collect::<HashSet<_>>(), below);
+    let mut report = String::new();
+    tracker.report(Format::Json, &mut report).unwrap();
+    assert_eq!(report.matches("\"epoch\"").count(), 1 + 70_000 + 4_999 + 2);
+
+    tracker.clear_scope(OTHER_SCOPE).unwrap();
+    assert!(aside.iter().all(|(end, _)| !end.is_live()));
+    tracker.erase(at(0)).unwrap();
+    assert!(below.iter().all(|(end, _)| !end.is_live()));
+    assert_eq!(top.children(), Err(live_object_tracker::Error::DEAD_REF));
+    assert_eq!(tracker.count(None, None), Ok(1));
+    assert_eq!(other.count(None, None), Ok(70_000));
 }
 
 #[test]

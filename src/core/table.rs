@@ -573,6 +573,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn r03_no_fresh_slot_is_live() {
+        let (first, count) = take_batch(0).unwrap();
+        for slot in first..first + count {
+            assert_eq!(Node::at(slot).live_epoch(), None, "{slot}");
+            let epoch = u64::from(generation_before_first()) << 32 | u64::from(slot);
+            assert!(!is_live(0, epoch), "{slot}");
+        }
+    }
+
     /// Before the first registration no stored epoch matches, whatever slot an epoch names.
     #[test]
     fn r03_nothing_is_live_in_an_empty_table() {

@@ -148,6 +148,19 @@ fn r07_parts_that_moved_up_end_with_what_they_moved_to() {
 }
 
 #[test]
+fn r06_a_new_object_does_not_stand_where_the_gone_one_at_its_address_stood() {
+    let children = [Track(about(0, &[1])), Track(about(2, &[1]))];
+    let gone = [Track(about(1, &[])), destroy(1)];
+    let again = [Track(about(1, &[])), Track(about(0, &[1]))];
+    let erase = Erase {
+        tracker: 0,
+        object: 1,
+    };
+    let program = [&children[..], &gone, &again, &[erase]].concat();
+    agree(Pool::Dozen, &program);
+}
+
+#[test]
 fn r06_a_new_object_does_not_inherit_a_place() {
     let unplaced = About {
         ancestors: None,
@@ -208,4 +221,20 @@ fn r17_the_null_address_is_refused_by_each_hook() {
             },
         ],
     );
+}
+
+/// What is known already makes these look like reports that have just one new link.
+#[test]
+fn r08_ancestors_that_name_one_twice_are_refused_also_where_all_of_it_is_known() {
+    for known in [&[2][..], &[2, 3]] {
+        let above = &known[1..];
+        let twice = [&[2, 2], above].concat();
+        let itself = [&[1, 2], above].concat();
+        let parent_itself = [&[2, 1], known].concat();
+        for ancestors in [twice, itself, parent_itself] {
+            let program = [Track(about(1, known)), Track(about(1, &ancestors))];
+            agree(Pool::Dozen, &program);
+        }
+    }
+    agree(Pool::Dozen, &[Track(about(1, &[])), Track(about(1, &[1]))]);
 }

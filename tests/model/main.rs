@@ -4,6 +4,7 @@
 //! Random programs of calls run on both, through the Rust interface and through the C interface.
 //! After each step all that can be asked is compared. `LOT_MODEL_STEPS` says how many steps in all
 //! (1,000,000), or `LOT_MODEL_SECONDS` for how long. `LOT_MODEL_SEED` repeats a search.
+//! `LOT_MODEL_SHRINKING` says for how many seconds a failing program is made smaller (120).
 
 mod api;
 mod cases;

@@ -20,6 +20,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use crate::api::Api;
 use crate::compare::{self, Difference, Earlier};
 use crate::steps::{self, PIECE, Pool};
+use crate::variable;
 
 /// How long the search may go without a new program before it counts as hanging.
 const HANG: Duration = Duration::from_secs(30);
@@ -27,8 +28,8 @@ const HANG: Duration = Duration::from_secs(30);
 const HANG_ALONE: Duration = Duration::from_secs(3);
 /// How much memory a child may use, in bytes of addresses.
 const ADDRESSES: u64 = 6 << 30;
-/// How long a failing program is made smaller at most.
-const SHRINKING: Duration = Duration::from_secs(120);
+/// How long a failing program is made smaller at most, in seconds.
+const SHRINKING: u64 = 120;
 
 const MESSAGE: usize = 1 << 16;
 
@@ -268,9 +269,11 @@ fn explain<A: Api>(api: A, seed: u64, number: u64, failure: Failure) -> String {
         );
     };
     let start = Instant::now();
+    let shrinking = variable("LOT_MODEL_SHRINKING").unwrap_or(SHRINKING);
+    let shrinking = Duration::from_secs(shrinking);
     let mut smallest = first;
     if tree.simplify() {
-        while start.elapsed() < SHRINKING {
+        while start.elapsed() < shrinking {
             let bytes = bytes_of(&tree.current());
             let goes_on = match alone(&bytes) {
                 Err(failure) => {
@@ -286,7 +289,7 @@ fn explain<A: Api>(api: A, seed: u64, number: u64, failure: Failure) -> String {
     }
     // Single steps are tried by now; two at once may go where none goes alone.
     let mut is_smaller = true;
-    while is_smaller && start.elapsed() < SHRINKING {
+    while is_smaller && start.elapsed() < shrinking {
         is_smaller = false;
         for bytes in smaller(&smallest) {
             if let Err(failure) = alone(&bytes) {

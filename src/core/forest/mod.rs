@@ -26,6 +26,8 @@ mod end;
 mod links;
 mod list;
 mod place;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -474,11 +476,11 @@ impl Stripe {
         }
     }
 
-    /// Sets as many slots aside again, after a use that took none of them.
+    /// Sets as many slots aside again, after a use that took none of them; or one less, if it put an
+    /// object into a new slot, since it needs no other then.
     pub fn renew_reserve(&mut self, reserve: &mut Reserve, slots: u32) {
         self.reserved = 0;
-        debug_assert!(self.free_count >= slots);
-        while reserve.count < slots {
+        while reserve.count < slots && self.free_count > 0 {
             let node = self.take_slot();
             node.cold.next.store(reserve.slots, Ordering::Relaxed);
             reserve.slots = node.slot;
