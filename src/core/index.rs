@@ -189,7 +189,8 @@ impl Index {
             return None;
         }
         let key = Key::of(object);
-        self.parts[key.part()].get(&key).map(|slot| show(*slot))
+        let slot = self.parts[key.part()].get(&key)?;
+        Some(without_switches(|| show(*slot)))
     }
 
     /// Puts an object in. If it is there already, the error is the slot that it has. `prepare`
