@@ -74,10 +74,13 @@ random_tests() {
 
 # Each of the two builds has a folder of its own, since every crate is compiled anew for it.
 interleavings() {
-  LOT_INTERLEAVINGS=${LOT_INTERLEAVINGS-1000} tools/interleavings.sh
+  local checker report=target/nextest/default/junit.xml status=0
   for checker in loom shuttle; do
-    cp "build/interleavings/$checker/nextest/default/junit.xml" "$results/rust-$checker.xml"
+    rm -f "$report"
+    LOT_INTERLEAVINGS=${LOT_INTERLEAVINGS-1000} tools/interleavings.sh "$checker" || status=$?
+    cp "$report" "$results/rust-$checker.xml"
   done
+  return "$status"
 }
 
 rust_tests_with_mlir() {
