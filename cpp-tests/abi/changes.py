@@ -13,8 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # (what is replaced in lot/lot.h, by what, what has to be said)
 CHANGES = [
     ("  uint64_t epoch;\n", "  uint32_t epoch;\n", "changed: struct lot_ref.epoch"),
-    ("  lot_cause cause;\n  lot_kind kind;\n} lot_death",
-     "  lot_kind kind;\n  lot_cause cause;\n} lot_death",
+    ("  lot_kind kind;\n} lot_death", "  uint32_t kind;\n} lot_death",
      "changed: struct lot_death.kind"),
     ("#define LOT_CAUSE_RELEASED 7", "#define LOT_CAUSE_RELEASED 8",
      "changed: constant LOT_CAUSE_RELEASED"),
