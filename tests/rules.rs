@@ -974,6 +974,35 @@ fn r15_observers_run_after_the_change_and_may_call_the_tracker() {
     );
 }
 
+/// Also on a thread that the observer was called on before.
+#[test]
+fn r15_taking_an_observer_back_waits_for_its_calls_on_other_threads() {
+    let tracker = tracker();
+    let (first, slow) = (at(1), at(2));
+    tracker.place(first, &[]);
+    tracker.place(slow, &[]);
+    let (is_inside, may_go) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let is_done = Arc::new(AtomicBool::new(false));
+    let (inside, go, done) = (is_inside.clone(), may_go.clone(), is_done.clone());
+    let observer = move |ends: &[End]| {
+        if ends[0].reference.object == slow {
+            inside.wait();
+            go.wait();
+            thread::sleep(Duration::from_millis(100));
+            done.store(true, Ordering::SeqCst);
+        }
+    };
+    tracker.set_observer(Some(Arc::new(observer))).unwrap();
+    tracker.destroy(first).unwrap();
+    let handle = Tracker::clone(&tracker);
+    let ending = thread::spawn(move || handle.destroy(slow).unwrap());
+    is_inside.wait();
+    may_go.wait();
+    tracker.set_observer(None).unwrap();
+    assert!(is_done.load(Ordering::SeqCst), "the observer still runs");
+    ending.join().unwrap();
+}
+
 #[test]
 fn r15_the_end_of_a_tracker_is_observed() {
     let tracker = tracker();

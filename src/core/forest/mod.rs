@@ -486,6 +486,7 @@ impl Stripe {
             reserve.slots = node.slot;
             reserve.count += 1;
         }
+        debug_assert!(reserve.count + 1 >= slots, "slots are lost");
     }
 
     /// Ends a reserve. Its slots are free.
