@@ -190,9 +190,7 @@ impl Stripe {
             }
         }
         ending.by = by;
-        self.end_incarnation(state, top, cause, ending);
-        self.forget_address(state, top);
-        self.leave(state, top);
+        self.end_alone(state, top, cause, ending);
         self.settle(state);
     }
 
