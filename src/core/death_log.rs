@@ -148,11 +148,17 @@ impl Writer {
         }
     }
 
+    /// Whether the next record takes no lock.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.next < RUN && self.change == CHANGE.load(Ordering::Relaxed)
+    }
+
     /// Puts a death on record. The caller holds a read guard of the fork lock, and the lock of the
     /// slot's stripe.
     #[inline]
     pub fn record(&mut self, node: Node, ended: Ref, death: Death) {
-        if self.next == RUN || self.change != CHANGE.load(Ordering::Relaxed) {
+        if !self.is_ready() {
             self.take_run();
         }
         let position = self.run * RUN as u32 + self.next as u32 + 1;

@@ -224,6 +224,25 @@ impl Index {
         }
     }
 
+    /// Takes an object out if `may_go` says so of its slot. `None`: it is not in the index.
+    /// Meanwhile the slot is sure to be the object's. `may_go` runs under a shard's lock, so it waits
+    /// for no lock.
+    #[inline]
+    pub fn take_if(&self, object: usize, may_go: impl FnOnce(Slot) -> bool) -> Option<bool> {
+        let key = Key::of(object);
+        let part = key.part();
+        let mut answer = None;
+        self.parts[part].remove_if(&key, |_, slot| {
+            let goes = without_switches(|| may_go(*slot));
+            answer = Some(goes);
+            goes
+        });
+        if answer == Some(true) {
+            self.filters.0[part].remove(|| self.keys(part));
+        }
+        answer
+    }
+
     fn keys(&self, part: usize) -> impl Iterator<Item = Key> {
         self.parts[part].iter().map(|entry| *entry.key())
     }

@@ -50,30 +50,30 @@ pub fn this_thread() -> usize {
 
 /// Ends that the observer is to be told of. A call collects them while it holds locks.
 pub struct PendingEnds {
-    is_wanted: bool,
-    ends: Vec<End>,
+    /// `None` if the tracker has no observer.
+    ends: Option<Vec<End>>,
 }
 
 impl PendingEnds {
     #[inline]
     pub fn new(state: &TrackerState) -> Self {
+        let is_wanted = state.observers.is_set.load(Ordering::Acquire);
         Self {
-            is_wanted: state.observers.is_set.load(Ordering::Acquire),
-            ends: Vec::new(),
+            ends: is_wanted.then(Vec::new),
         }
     }
 
     /// Where to put ends, if the tracker has an observer.
     #[inline]
     pub fn list(&mut self) -> Option<&mut Vec<End>> {
-        self.is_wanted.then_some(&mut self.ends)
+        self.ends.as_mut()
     }
 
     /// Tells the observer, outside of the fork lock: `guard` is given up first.
     #[inline]
     pub fn tell(self, state: &TrackerState, guard: fork_lock::ReadGuard<'static>) {
-        if self.is_wanted && !self.ends.is_empty() {
-            state.observers.tell(&self.ends, guard);
+        if let Some(ends) = self.ends.filter(|ends| !ends.is_empty()) {
+            state.observers.tell(&ends, guard);
         }
     }
 }

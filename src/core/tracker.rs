@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 use super::death_log;
 use super::forest::{
-    self, Ending, Entry, Limited, Registered, Reserve, STRIPES, Stripe, reference_of,
+    self, Ending, Entry, Found, Limited, Registered, Reserve, STRIPES, Stripe, reference_of,
 };
 use super::observers::{Observer, PendingEnds};
 use super::registry::{self, PIECE};
@@ -193,42 +193,18 @@ impl Tracker {
     /// The rest of [`end`](Self::end), for a caller that has asked [`lacks`](Self::lacks) already.
     #[inline]
     pub(crate) fn end_known(self, object: usize, report: Report) -> Result<(), Error> {
-        self.change(object, |state, stripe, node, ending| {
-            let (cause, takes_all_below) = match report {
-                Report::Erased => (Cause::Erased, !state.is_exact()),
-                Report::DestroyedAsParent => (Cause::Destroyed, !state.is_exact()),
-                Report::Destroyed { .. } => {
-                    let cause;
-                    (cause, ending.by) = ATTRIBUTION.with(Cell::get).of_end(reference_of(node));
-                    (cause, false)
-                }
-            };
-            match report {
-                _ if takes_all_below => {
-                    ending.by = reference_of(node);
-                    stripe.end_subtree(state, node, cause, Cause::AncestorDestroyed, ending);
-                }
-                Report::Destroyed { kinds } if kinds != 0 => {
-                    stripe.end_with_parts(state, node, kinds, cause, ending);
-                }
-                _ => stripe.end_alone(state, node, cause, ending),
-            }
-        })
-    }
-
-    /// Changes the node of an object, if there is one. The observer is told of the ends when all
-    /// locks are free.
-    #[inline]
-    fn change(
-        self,
-        object: usize,
-        change: impl FnOnce(&TrackerState, &mut Stripe, Node, &mut Ending),
-    ) -> Result<(), Error> {
         let open = registry::open(self.id)?;
         let state = open.state();
         let mut ends = PendingEnds::new(state);
-        if let Some((mut stripe, node)) = lock_node(state, object) {
-            change(state, &mut stripe, node, &mut Ending::new(ends.list()));
+        let mut ending = Ending::new(ends.list());
+        let cause = |node, ending: &mut Ending| report.cause(node, ending);
+        let found = match forest::end_leaf_at(state, object, &mut ending, cause) {
+            Found::Leaf | Found::Nothing => None,
+            Found::Node(stripe, node) => Some((stripe, node)),
+            Found::Busy => lock_node(state, object),
+        };
+        if let Some((mut stripe, node)) = found {
+            end_node(state, &mut stripe, node, report, &mut ending);
         }
         open.tell(ends);
         Ok(())
@@ -303,12 +279,18 @@ impl Tracker {
     /// ends, unless an exact source is active (R9). A hook.
     pub fn opaque_mutation(self, root: usize) -> Result<(), Error> {
         check_object(root)?;
-        self.change(root, |state, stripe, node, ending| {
-            if !state.is_exact() {
-                ending.by = reference_of(node);
-                stripe.end_inside(state, node, Cause::OpaqueMutation, ending);
-            }
-        })
+        let open = registry::open(self.id)?;
+        let state = open.state();
+        let mut ends = PendingEnds::new(state);
+        if let Some((mut stripe, node)) = lock_node(state, root)
+            && !state.is_exact()
+        {
+            let mut ending = Ending::new(ends.list());
+            ending.by = reference_of(node);
+            stripe.end_inside(state, node, Cause::OpaqueMutation, &mut ending);
+        }
+        open.tell(ends);
+        Ok(())
     }
 
     /// Ends everything in a scope ([`Cause::ScopeCleared`]). An unknown scope is an ordinary
@@ -459,6 +441,22 @@ pub(crate) enum Report {
     },
 }
 
+impl Report {
+    /// The cause of the end of the object itself. It sets the culprit.
+    #[inline]
+    fn cause(self, node: Node, ending: &mut Ending) -> Cause {
+        match self {
+            Self::Erased => Cause::Erased,
+            Self::DestroyedAsParent => Cause::Destroyed,
+            Self::Destroyed { .. } => {
+                let cause;
+                (cause, ending.by) = ATTRIBUTION.with(Cell::get).of_end(reference_of(node));
+                cause
+            }
+        }
+    }
+}
+
 impl Attribution {
     /// The cause and culprit to record for an end that a source reports.
     fn of_end(self, ended: Ref) -> (Cause, Ref) {
@@ -502,6 +500,28 @@ fn check_kind(kind: Option<u8>) -> Result<(), Error> {
 }
 
 // Nodes --------------------------------------------------------------------------------------------------
+
+/// Ends a node as a hook reports it, with what is below it.
+#[inline(never)]
+fn end_node(
+    state: &TrackerState,
+    stripe: &mut Stripe,
+    node: Node,
+    report: Report,
+    ending: &mut Ending,
+) {
+    let cause = report.cause(node, ending);
+    match report {
+        Report::Destroyed { kinds } if kinds != 0 => {
+            stripe.end_with_parts(state, node, kinds, cause, ending);
+        }
+        Report::Erased | Report::DestroyedAsParent if !state.is_exact() => {
+            ending.by = reference_of(node);
+            stripe.end_subtree(state, node, cause, Cause::AncestorDestroyed, ending);
+        }
+        _ => stripe.end_alone(state, node, cause, ending),
+    }
+}
 
 /// Locks the stripe of an object's node, if the object is known.
 #[inline(always)]

@@ -2,8 +2,8 @@
 //! Ends incarnations, alone or with what is below them.
 
 use super::place::reference_of;
-use super::{Stripe, TrackerState};
-use crate::core::sync::now_ns;
+use super::{Stripe, TrackerState, try_stripe};
+use crate::core::sync::{LockGuard, now_ns};
 use crate::core::table::{Node, State};
 use crate::{Cause, Death, End, Ref};
 
@@ -35,9 +35,57 @@ impl<'a> Ending<'a> {
     }
 }
 
+/// What [`end_leaf_at`] found at an address.
+pub enum Found {
+    /// A node without children, which has ended.
+    Leaf,
+    /// A node with children, or one that needs more than one step. Nothing has changed.
+    Node(LockGuard<'static, Stripe>, Node),
+    /// A node of a stripe that another thread has locked. Nothing has changed.
+    Busy,
+    Nothing,
+}
+
+/// Ends the object at an address alone, if it has no children and nobody has its stripe locked. So
+/// nearly all ends take one look into the index. `cause` gives the cause, and may set the culprit.
+#[inline]
+pub fn end_leaf_at<'a>(
+    state: &TrackerState,
+    object: usize,
+    ending: &mut Ending<'a>,
+    cause: impl FnOnce(Node, &mut Ending<'a>) -> Cause,
+) -> Found {
+    let mut found = None;
+    let taken = state.index.take_if(object, |slot| {
+        let node = Node::at(slot);
+        // The slot stays in its stripe while it is in the index. Its stripe's holder may wait for
+        // the index.
+        let Some(mut stripe) = try_stripe(node.meta().stripe()) else {
+            return false;
+        };
+        let goes = node.first_child().is_none() && stripe.deaths.is_ready();
+        if goes {
+            let cause = cause(node, ending);
+            stripe.end_incarnation(state, node, cause, ending);
+        }
+        found = Some((stripe, node));
+        goes
+    });
+    match (taken, found) {
+        (None, _) => Found::Nothing,
+        (Some(_), None) => Found::Busy,
+        (Some(false), Some((stripe, node))) => Found::Node(stripe, node),
+        (Some(true), Some((mut stripe, node))) => {
+            state.remove_node(stripe.number);
+            stripe.leave(state, node);
+            Found::Leaf
+        }
+    }
+}
+
 impl Stripe {
     /// Ends a node's incarnation, if it is tracked. The node is a placeholder then.
-    #[inline]
+    #[inline(always)]
     fn end_incarnation(
         &mut self,
         state: &TrackerState,
@@ -198,7 +246,10 @@ impl Stripe {
     #[inline]
     pub fn release(&mut self, state: &TrackerState, node: Node, ending: &mut Ending) {
         self.end_incarnation(state, node, Cause::Released, ending);
-        self.tidy(state, node.slot);
+        if node.first_child().is_none() {
+            self.forget_address(state, node);
+            self.leave(state, node);
+        }
     }
 
     /// Ends up to `most` nodes of a scope. True if there are more.

@@ -92,7 +92,7 @@ impl Stripe {
     }
 
     /// Frees the slot of a node that has no children and is not in the index.
-    #[inline]
+    #[inline(always)]
     pub(super) fn drop_node(&mut self, node: Node) {
         debug_assert!(node.first_child().is_none() && !node.is(State::Tracked));
         self.detach(node);
@@ -200,7 +200,7 @@ impl Stripe {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn detach(&mut self, node: Node) {
         let next = get(&node.cold.next);
         match some(get(&node.cold.previous)) {

@@ -32,7 +32,7 @@ mod tests;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-pub use self::end::Ending;
+pub use self::end::{Ending, Found, end_leaf_at};
 pub use self::list::{Entry, Limited};
 pub use self::place::{Registered, check_ancestors, reference_of};
 use super::SPREAD;
@@ -64,6 +64,14 @@ pub fn stripe(number: u8) -> LockGuard<'static, Stripe> {
     // The number is set here, since the elements of the static are made by one constant.
     stripe.number = number;
     stripe
+}
+
+/// Locks a stripe unless somebody has it locked.
+#[inline]
+fn try_stripe(number: u8) -> Option<LockGuard<'static, Stripe>> {
+    let mut stripe = FOREST[number as usize].0.try_lock()?;
+    stripe.number = number;
+    Some(stripe)
 }
 
 /// Whether nobody has the stripe locked.

@@ -141,7 +141,7 @@ impl Stripe {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn place_and_start(
         &mut self,
         state: &TrackerState,

@@ -19,6 +19,7 @@
 //! 2. One stripe of the forest ([`crate::core::forest`]). No thread holds two stripes.
 //! 3. The lock of one filter ([`crate::core::filter`]), while its bits are computed anew.
 //! 4. One shard of the pointer index ([`crate::core::index`]), for the length of one map operation.
+//!    Under it a stripe may be *tried*: that waits for nobody.
 //!
 //! The locks of the slot table's memory, of the death log, of a tracker's observer and of the list
 //! of trackers are leaves. No lock is taken under them. Observers and visitors run with none of
