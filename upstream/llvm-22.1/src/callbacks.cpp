@@ -27,6 +27,9 @@ ContextState &prepare(ContextState &state, MlirOperation operation, lot::Ref roo
   requireRunnable(operation, what, besides);
   requireSelfContained(operation, what);
   requirePlacedOperands(operation, "worked on"); // before any reference ends with the run
+  std::string errors;
+  if (!isValid(operation, &errors))
+    throw InvalidIr(std::string(what) + " cannot work on " + quotedName(operation) + ", which is not valid", ": " + errors);
   refresh();
   if (!root.isNull() && !root.isLive())
     raiseInvalidated("the operation has been invalidated: a library was loaded that cannot be observed");

@@ -6,9 +6,15 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
+
+#include <dlfcn.h>
 
 #include "llvm-c/Core.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "lot_python/slots.h"
 #include "mlir-c/Dialect/Transform/Interpreter.h"
 #include "lot_python/checked_transform.h"
@@ -167,6 +173,29 @@ void requirePlacedOperands(MlirOperation operation, const char *act) {
            " uses a result of an operation that is in no block. Insert that operation, or replace its uses, first.");
 }
 
+bool isValid(MlirOperation operation, std::string *errors, bool quiet) {
+  struct Recorder {
+    std::string *errors;
+    bool quiet;
+  } recorder = {errors, quiet};
+  MlirContext context = mlirOperationGetContext(operation);
+  MlirDiagnosticHandlerID id = mlirContextAttachDiagnosticHandler(
+      context,
+      [](MlirDiagnostic diagnostic, void *data) {
+        auto *recorder = static_cast<Recorder *>(data);
+        if (recorder->errors && mlirDiagnosticGetSeverity(diagnostic) == MlirDiagnosticError) {
+          if (!recorder->errors->empty())
+            *recorder->errors += "; ";
+          mlirDiagnosticPrint(diagnostic, appendTo(*recorder->errors), recorder->errors);
+        }
+        return recorder->quiet ? mlirLogicalResultSuccess() : mlirLogicalResultFailure();
+      },
+      &recorder, nullptr);
+  bool valid = checked::mlirOperationVerify(operation);
+  mlirContextDetachDiagnosticHandler(context, id);
+  return valid;
+}
+
 void requireUsesInside(MlirOperation operation, const char *act) {
   struct Search {
     MlirOperation root, found;
@@ -247,6 +276,19 @@ MlirLocation mlirLocationNameGetChildLoc(MlirLocation location) {
   return ::mlirLocationNameGetChildLoc(location);
 }
 
+/// MLIR prints nested locations by recursion.
+static void requireShallow(MlirLocation location, MlirLocation next(MlirLocation)) {
+  for (int depth = 0; mlirLocationIsACallSite(location); location = next(location))
+    if (++depth == 10000)
+      refuse("A location cannot have more than 10,000 frames.");
+}
+
+MlirLocation mlirLocationCallSiteGet(MlirLocation callee, MlirLocation caller) {
+  requireShallow(callee, ::mlirLocationCallSiteGetCallee);
+  requireShallow(caller, ::mlirLocationCallSiteGetCaller);
+  return oneContext<&::mlirLocationCallSiteGet>(callee, caller);
+}
+
 MlirLocation mlirLocationFromAttribute(MlirAttribute attribute) {
   if (!mlirAttributeIsALocation(attribute))
     refuse(quoted(attribute) + " is no location.");
@@ -268,6 +310,18 @@ static void requireWord(MlirAttribute attribute) {
     return;
   PyErr_SetString(PyExc_OverflowError, (quoted(attribute) + " has more than 64 bits.").c_str());
   nb::raise_python_error();
+}
+
+bool mlirBoolAttrGetValue(MlirAttribute attribute) {
+  if (!mlirAttributeIsABool(attribute))
+    refuse(quoted(attribute) + " is no bool attribute.");
+  return ::mlirBoolAttrGetValue(attribute);
+}
+
+double mlirFloatAttrGetValueDouble(MlirAttribute attribute) {
+  if (!mlirAttributeIsAFloat(attribute))
+    refuse(quoted(attribute) + " is no float attribute.");
+  return ::mlirFloatAttrGetValueDouble(attribute);
 }
 
 std::int64_t mlirIntegerAttrGetValueInt(MlirAttribute attribute) {
@@ -776,12 +830,102 @@ MlirIntegerSet mlirIntegerSetReplaceGet(MlirIntegerSet set, const MlirAffineExpr
   return ::mlirIntegerSetReplaceGet(set, dims, symbols, numDims, numSymbols);
 }
 
+// ---- Texts. MLIR's parser is recursive, and its errors in an empty text point behind that.
+
+/// Raises ValueError if brackets are nested deeper than the parser's stack allows. Bytecode has none.
+static void requireShallow(llvm::StringRef text) {
+  constexpr int deepest = 4000;
+  if (text.starts_with("ML\xefR"))
+    return;
+  int depth = 0;
+  for (std::size_t i = 0, e = text.size(); i < e; ++i) {
+    switch (text[i]) {
+    case '(': case '[': case '{': case '<':
+      if (++depth > deepest)
+        refuse("The text cannot be parsed: its brackets are nested more than " + std::to_string(deepest) + " deep.");
+      break;
+    case ')': case ']': case '}':
+      --depth;
+      break;
+    case '>':
+      depth -= i == 0 || text[i - 1] != '-';
+      break;
+    case '"':
+      while (++i < e && text[i] != '"')
+        i += text[i] == '\\';
+      break;
+    case '/':
+      if (i + 1 < e && text[i + 1] == '/')
+        while (i < e && text[i] != '\n')
+          ++i;
+      break;
+    }
+  }
+}
+
+static MlirStringRef parsable(MlirStringRef text) {
+  requireShallow(unwrap(text));
+  return text.length ? text : mlirStringRefCreateFromCString(" ");
+}
+
+MlirAttribute mlirAttributeParseGet(MlirContext context, MlirStringRef text) {
+  return ::mlirAttributeParseGet(context, parsable(text));
+}
+
+MlirType mlirTypeParseGet(MlirContext context, MlirStringRef text) {
+  return ::mlirTypeParseGet(context, parsable(text));
+}
+
+MlirOperation mlirOperationCreateParse(MlirContext context, MlirStringRef text, MlirStringRef name) {
+  requireShallow(unwrap(text));
+  return ::mlirOperationCreateParse(context, text, name);
+}
+
+MlirModule mlirModuleCreateParse(MlirContext context, MlirStringRef text) {
+  requireShallow(unwrap(text));
+  return ::mlirModuleCreateParse(context, text);
+}
+
+MlirModule mlirModuleCreateParseFromFile(MlirContext context, MlirStringRef path) {
+  if (auto file = llvm::MemoryBuffer::getFile(unwrap(path)))
+    requireShallow((*file)->getBuffer());
+  return ::mlirModuleCreateParseFromFile(context, path);
+}
+
 // ---- Operations, blocks and values. Printing verifies first, unless it prints the generic form.
 
 void mlirOperationSetAttributeByName(MlirOperation operation, MlirStringRef name, MlirAttribute attribute) {
   requireContext(mlirOperationGetContext(operation), attribute);
   requireAttributeName(name);
   ::mlirOperationSetAttributeByName(operation, name, attribute);
+}
+
+/// What the inference of types takes as attributes and properties. Nothing can tell what a capsule with properties has.
+static void requireInferable(MlirAttribute attributes, void *properties) {
+  if (!mlirAttributeIsNull(attributes) && !mlirAttributeIsADictionary(attributes))
+    refuse("The attributes have to be a dictionary attribute, not " + quoted(attributes) + ".");
+  if (properties)
+    refuse("Properties cannot be given from Python: give them as attributes.");
+}
+
+MlirLogicalResult mlirInferTypeOpInterfaceInferReturnTypes(MlirStringRef name, MlirContext context, MlirLocation location,
+                                                           std::intptr_t numOperands, MlirValue *operands,
+                                                           MlirAttribute attributes, void *properties,
+                                                           std::intptr_t numRegions, MlirRegion *regions,
+                                                           MlirTypesCallback callback, void *data) {
+  requireInferable(attributes, properties);
+  return oneContext<&::mlirInferTypeOpInterfaceInferReturnTypes>(name, context, location, numOperands, operands, attributes,
+                                                                 properties, numRegions, regions, callback, data);
+}
+
+MlirLogicalResult mlirInferShapedTypeOpInterfaceInferReturnTypes(
+    MlirStringRef name, MlirContext context, MlirLocation location, std::intptr_t numOperands, MlirValue *operands,
+    MlirAttribute attributes, void *properties, std::intptr_t numRegions, MlirRegion *regions,
+    MlirShapedTypeComponentsCallback callback, void *data) {
+  requireInferable(attributes, properties);
+  return oneContext<&::mlirInferShapedTypeOpInterfaceInferReturnTypes>(name, context, location, numOperands, operands,
+                                                                       attributes, properties, numRegions, regions,
+                                                                       callback, data);
 }
 
 bool mlirOperationVerify(MlirOperation operation) {
@@ -876,6 +1020,13 @@ MlirLlvmThreadPool mlirContextGetThreadPool(MlirContext context) {
 
 // ---- Whatever runs.
 
+/// Raises ValueError if the operation is not valid.
+static void requireValid(MlirOperation operation, const char *act) {
+  std::string errors;
+  if (!isValid(operation, &errors, /*quiet=*/true))
+    refuse(quotedName(operation) + " cannot be " + act + ", since it is not valid: " + errors + ".");
+}
+
 MlirLogicalResult mlirApplyPatternsAndFoldGreedily(MlirModule module, MlirFrozenRewritePatternSet patterns,
                                                    MlirGreedyRewriteDriverConfig config) {
   requirePlacedOperands(mlirModuleGetOperation(module), "rewritten");
@@ -907,6 +1058,8 @@ MlirLogicalResult mlirTransformApplyNamedSequence(MlirOperation payload, MlirOpe
   requireContext(mlirOperationGetContext(payload), root, module);
   requirePlacedOperands(payload, "transformed");
   requirePlacedOperands(root, "interpreted");
+  requireValid(root, "interpreted");
+  requireValid(module, "interpreted");
   return ::mlirTransformApplyNamedSequence(payload, root, module, options);
 }
 
@@ -928,19 +1081,47 @@ MlirLogicalResult mlirMergeSymbolsIntoFromClone(MlirOperation target, MlirOperat
   requireSymbolTable(other);
   requirePlacedOperands(target, "merged into");
   requirePlacedOperands(other, "merged");
+  requireValid(other, "merged");
   return ::mlirMergeSymbolsIntoFromClone(target, other);
 }
+
+namespace {
+/// A shared library that is loaded meanwhile.
+class Library {
+public:
+  explicit Library(const std::string &path) : handle(dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL)) {
+    if (!handle)
+      refuse("The shared library '" + path + "' cannot be loaded: " + dlerror() + ".");
+  }
+  Library(Library &&other) noexcept : handle(std::exchange(other.handle, nullptr)) {}
+  ~Library() {
+    if (handle)
+      dlclose(handle);
+  }
+
+private:
+  void *handle;
+};
+} // namespace
 
 MlirExecutionEngine mlirExecutionEngineCreate(MlirModule module, int optLevel, int numPaths,
                                               const MlirStringRef *sharedLibPaths, bool enableObjectDump, bool enablePIC) {
   if (optLevel < 0 || optLevel > 3)
     refuse("The optimization level has to be between 0 and 3, not " + std::to_string(optLevel) + ".");
-  requirePlacedOperands(mlirModuleGetOperation(module), "compiled");
+  MlirOperation operation = mlirModuleGetOperation(module);
+  requirePlacedOperands(operation, "compiled");
+  requireValid(operation, "compiled");
+  // MLIR does not look at the error when a library cannot be loaded. One that is missing it only reports.
+  std::vector<Library> libraries;
+  for (int i = 0; i < numPaths; ++i)
+    if (std::string path = textOf(sharedLibPaths[i]); llvm::sys::fs::exists(path))
+      libraries.emplace_back(path);
   return ::mlirExecutionEngineCreate(module, optLevel, numPaths, sharedLibPaths, enableObjectDump, enablePIC);
 }
 
 char *mlirTranslateModuleToLLVMIRToString(MlirOperation module) {
   requirePlacedOperands(module, "translated");
+  requireValid(module, "translated");
   // MLIR's own function prints what could not be made.
   LLVMContextRef context = LLVMContextCreate();
   char *text = nullptr;

@@ -169,21 +169,24 @@ private:
 
 } // namespace
 
-void requireSelfContained(MlirOperation root, const char *what) {
+static bool hasTies(MlirOperation root, Ties &ties) {
   if (rootCount < 2)
-    return;
+    return false;
+  mlirOperationWalk(
+      root, [](MlirOperation operation, void *ties) { return static_cast<Ties *>(ties)->visit(operation); }, &ties,
+      MlirWalkPreOrder);
+  return !mlirOperationIsNull(ties.inside);
+}
+
+void collectStrays(MlirOperation root) {
   Ties ties(root);
-  auto look = [&] {
-    ties.outside = ties.inside = {nullptr};
-    mlirOperationWalk(
-        root, [](MlirOperation operation, void *ties) { return static_cast<Ties *>(ties)->visit(operation); }, &ties,
-        MlirWalkPreOrder);
-    return !mlirOperationIsNull(ties.inside);
-  };
-  if (!look())
-    return;
-  PyGC_Collect(); // what nobody can reach any more does not count
-  if (look())
+  if (hasTies(root, ties))
+    PyGC_Collect();
+}
+
+void requireSelfContained(MlirOperation root, const char *what) {
+  Ties ties(root);
+  if (hasTies(root, ties))
     refuse(std::string(what) + " cannot work on " + quotedName(root) + ": " + quotedName(ties.inside) + " in it and " +
            quotedName(ties.outside) + " outside of it use one another's values or blocks, and the latter is not in the same "
            "tree of operations. Insert it, erase it, or drop it first.");

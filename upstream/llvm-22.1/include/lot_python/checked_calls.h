@@ -42,6 +42,10 @@ LOT_PYTHON_API bool usesUnplacedValues(MlirOperation operation);
 /// Raises ValueError if something inside of `operation` uses a value or block from outside of it.
 LOT_PYTHON_API void requireUsesInside(MlirOperation operation, const char *act);
 
+/// Whether MLIR's verifier accepts the operation. The errors that it reports are appended to a text. They are told to
+/// others too, unless `quiet`.
+LOT_PYTHON_API bool isValid(MlirOperation operation, std::string *errors = nullptr, bool quiet = false);
+
 // ---- What an operation can be made with.
 
 /// Raises ValueError if an operation of this name cannot have that many regions or any successors.
@@ -59,11 +63,14 @@ namespace checked {
   X(mlirLocationNameGetName)                                                                                           \
   X(mlirLocationNameGetChildLoc)                                                                                       \
   X(mlirLocationFromAttribute)                                                                                         \
+  X(mlirLocationCallSiteGet)                                                                                           \
   /* Attributes. */                                                                                                    \
   X(mlirIntegerAttrGet)                                                                                                \
   X(mlirIntegerAttrGetValueInt)                                                                                        \
   X(mlirIntegerAttrGetValueSInt)                                                                                       \
   X(mlirIntegerAttrGetValueUInt)                                                                                       \
+  X(mlirBoolAttrGetValue)                                                                                              \
+  X(mlirFloatAttrGetValueDouble)                                                                                       \
   X(mlirFloatAttrDoubleGet)                                                                                            \
   X(mlirArrayAttrGetElement)                                                                                           \
   X(mlirDictionaryAttrGet)                                                                                             \
@@ -82,6 +89,7 @@ namespace checked {
   X(mlirDenseElementsAttrRawBufferGet)                                                                                 \
   X(mlirUnmanagedDenseResourceElementsAttrGet)                                                                         \
   X(mlirStringAttrGetValue)                                                                                            \
+  X(mlirAttributeParseGet)                                                                                             \
   /* Types. */                                                                                                         \
   X(mlirIntegerTypeGet)                                                                                                \
   X(mlirIntegerTypeSignedGet)                                                                                          \
@@ -110,6 +118,7 @@ namespace checked {
   X(mlirLLVMStructTypeOpaqueGet)                                                                                       \
   X(mlirLLVMStructTypeSetBody)                                                                                         \
   X(mlirLLVMStructTypeGetElementType)                                                                                  \
+  X(mlirTypeParseGet)                                                                                                  \
   X(mlirSMTTypeGetBool)                                                                                                \
   X(mlirSMTTypeGetInt)                                                                                                 \
   X(mlirSMTTypeGetBitVector)                                                                                           \
@@ -137,6 +146,11 @@ namespace checked {
   X(mlirOperationWriteBytecode)                                                                                        \
   X(mlirOperationWriteBytecodeWithConfig)                                                                              \
   X(mlirOperationSetAttributeByName)                                                                                   \
+  X(mlirInferTypeOpInterfaceInferReturnTypes)                                                                          \
+  X(mlirInferShapedTypeOpInterfaceInferReturnTypes)                                                                    \
+  X(mlirOperationCreateParse)                                                                                          \
+  X(mlirModuleCreateParse)                                                                                             \
+  X(mlirModuleCreateParseFromFile)                                                                                     \
   X(mlirBlockPrint)                                                                                                    \
   X(mlirValuePrint)                                                                                                    \
   X(mlirValueDump)                                                                                                     \
@@ -169,10 +183,13 @@ LOT_PYTHON_CHECKED_CALLS(LOT_PYTHON_SAME)
 #define mlirLocationNameGetName lot_python::checked::mlirLocationNameGetName
 #define mlirLocationNameGetChildLoc lot_python::checked::mlirLocationNameGetChildLoc
 #define mlirLocationFromAttribute lot_python::checked::mlirLocationFromAttribute
+#define mlirLocationCallSiteGet lot_python::checked::mlirLocationCallSiteGet
 #define mlirIntegerAttrGet lot_python::checked::mlirIntegerAttrGet
 #define mlirIntegerAttrGetValueInt lot_python::checked::mlirIntegerAttrGetValueInt
 #define mlirIntegerAttrGetValueSInt lot_python::checked::mlirIntegerAttrGetValueSInt
 #define mlirIntegerAttrGetValueUInt lot_python::checked::mlirIntegerAttrGetValueUInt
+#define mlirBoolAttrGetValue lot_python::checked::mlirBoolAttrGetValue
+#define mlirFloatAttrGetValueDouble lot_python::checked::mlirFloatAttrGetValueDouble
 #define mlirFloatAttrDoubleGet lot_python::checked::mlirFloatAttrDoubleGet
 #define mlirArrayAttrGetElement lot_python::checked::mlirArrayAttrGetElement
 #define mlirDictionaryAttrGet lot_python::checked::mlirDictionaryAttrGet
@@ -191,6 +208,7 @@ LOT_PYTHON_CHECKED_CALLS(LOT_PYTHON_SAME)
 #define mlirDenseElementsAttrRawBufferGet lot_python::checked::mlirDenseElementsAttrRawBufferGet
 #define mlirUnmanagedDenseResourceElementsAttrGet lot_python::checked::mlirUnmanagedDenseResourceElementsAttrGet
 #define mlirStringAttrGetValue lot_python::checked::mlirStringAttrGetValue
+#define mlirAttributeParseGet lot_python::checked::mlirAttributeParseGet
 #define mlirIntegerTypeGet lot_python::checked::mlirIntegerTypeGet
 #define mlirIntegerTypeSignedGet lot_python::checked::mlirIntegerTypeSignedGet
 #define mlirIntegerTypeUnsignedGet lot_python::checked::mlirIntegerTypeUnsignedGet
@@ -218,6 +236,7 @@ LOT_PYTHON_CHECKED_CALLS(LOT_PYTHON_SAME)
 #define mlirLLVMStructTypeOpaqueGet lot_python::checked::mlirLLVMStructTypeOpaqueGet
 #define mlirLLVMStructTypeSetBody lot_python::checked::mlirLLVMStructTypeSetBody
 #define mlirLLVMStructTypeGetElementType lot_python::checked::mlirLLVMStructTypeGetElementType
+#define mlirTypeParseGet lot_python::checked::mlirTypeParseGet
 #define mlirSMTTypeGetBool lot_python::checked::mlirSMTTypeGetBool
 #define mlirSMTTypeGetInt lot_python::checked::mlirSMTTypeGetInt
 #define mlirSMTTypeGetBitVector lot_python::checked::mlirSMTTypeGetBitVector
@@ -243,6 +262,11 @@ LOT_PYTHON_CHECKED_CALLS(LOT_PYTHON_SAME)
 #define mlirOperationWriteBytecode lot_python::checked::mlirOperationWriteBytecode
 #define mlirOperationWriteBytecodeWithConfig lot_python::checked::mlirOperationWriteBytecodeWithConfig
 #define mlirOperationSetAttributeByName lot_python::checked::mlirOperationSetAttributeByName
+#define mlirInferTypeOpInterfaceInferReturnTypes lot_python::checked::mlirInferTypeOpInterfaceInferReturnTypes
+#define mlirInferShapedTypeOpInterfaceInferReturnTypes lot_python::checked::mlirInferShapedTypeOpInterfaceInferReturnTypes
+#define mlirOperationCreateParse lot_python::checked::mlirOperationCreateParse
+#define mlirModuleCreateParse lot_python::checked::mlirModuleCreateParse
+#define mlirModuleCreateParseFromFile lot_python::checked::mlirModuleCreateParseFromFile
 #define mlirBlockPrint lot_python::checked::mlirBlockPrint
 #define mlirValuePrint lot_python::checked::mlirValuePrint
 #define mlirValueDump lot_python::checked::mlirValueDump
@@ -261,7 +285,6 @@ LOT_PYTHON_CHECKED_CALLS(LOT_PYTHON_SAME)
 #define mlirLinalgInferContractionDimensionsFromMaps lot_python::checked::mlirLinalgInferContractionDimensionsFromMaps
 
 // These only need arguments of one context.
-#define mlirLocationCallSiteGet (*lot_python::oneContext<&mlirLocationCallSiteGet>)
 #define mlirLocationFusedGet (*lot_python::oneContext<&mlirLocationFusedGet>)
 #define mlirLocationNameGet (*lot_python::oneContext<&mlirLocationNameGet>)
 #define mlirArrayAttrGet (*lot_python::oneContext<&mlirArrayAttrGet>)
@@ -298,8 +321,6 @@ LOT_PYTHON_CHECKED_CALLS(LOT_PYTHON_SAME)
 #define mlirValueReplaceAllUsesExcept (*lot_python::oneContext<&mlirValueReplaceAllUsesExcept>)
 #define mlirRewriterBaseReplaceOpWithOperation (*lot_python::oneContext<&mlirRewriterBaseReplaceOpWithOperation>)
 #define mlirRewriterBaseReplaceOpWithValues (*lot_python::oneContext<&mlirRewriterBaseReplaceOpWithValues>)
-#define mlirInferTypeOpInterfaceInferReturnTypes (*lot_python::oneContext<&mlirInferTypeOpInterfaceInferReturnTypes>)
-#define mlirInferShapedTypeOpInterfaceInferReturnTypes (*lot_python::oneContext<&mlirInferShapedTypeOpInterfaceInferReturnTypes>)
 
 #endif // LOT_PYTHON_UNCHECKED_CALLS
 

@@ -61,6 +61,9 @@ LOT_PYTHON_API void requireRunnable(MlirOperation root, const char *what, const 
 /// or blocks in it, and it may use none from there. MLIR ends the process, or leaves null pointers, if such a value
 /// goes, and if it looks for the place of such a user.
 LOT_PYTHON_API void requireSelfContained(MlirOperation root, const char *what);
+/// To be called first of all: if there are such uses, collects garbage, since what nobody can reach does not count. That
+/// runs Python code, so the caller looks at everything else afterwards.
+LOT_PYTHON_API void collectStrays(MlirOperation root);
 
 /// Whether ending the operation would pull it from under MLIR.
 bool isInFrame(MlirOperation operation);
