@@ -619,6 +619,8 @@ def main():
         for _, program in chosen:
             print(program)
         return 0
+    scratch = tempfile.TemporaryDirectory(prefix="evil-")  # some calls write files
+    os.chdir(scratch.name)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     start, children, totals = time.monotonic(), [], collections.Counter()

@@ -21,7 +21,7 @@ from mlir._mlir_libs import _mlirDialectsLLVM as _llvm
 from mlir._mlir_libs import _mlirDialectsSMT as _smt
 from mlir._mlir_libs import _mlirExecutionEngine as _engine
 from mlir._mlir_libs import _mlirTransformInterpreter as _transform
-from mlir.dialects import arith, func, irdl, llvm, pdl, smt, transform  # noqa: F401
+from mlir.dialects import arith, func, irdl, llvm, pdl, smt, tosa, transform  # noqa: F401
 
 _ir, _passes, _rewrite = _mlir.ir, _mlir.passmanager, _mlir.rewrite
 
@@ -245,16 +245,83 @@ module attributes {transform.with_named_sequence} {
   transform.named_sequence @__transform_main(%root: !transform.any_op) { transform.yield }
 }
 """
+CONSTRAINED = """
+module {
+  pdl.pattern : benefit(1) {
+    %old = pdl.operation "t.other"
+    pdl.apply_native_constraint "constrain"(%old : !pdl.operation)
+    pdl.rewrite %old { pdl.erase %old }
+  }
+}
+"""
 IRDL = "irdl.dialect @evil { irdl.type @a irdl.attribute @b irdl.operation @c }"
+
+
+
+def break_parts(parts):
+    """Makes operations invalid, as far as that can be done without ending any of the parts."""
+    del parts.f.operation.attributes["function_type"]
+    del parts.constant.operation.attributes["value"]
+    del parts.call.operation.attributes["callee"]
+    parts.ret.operation.move_before(parts.sub.operation)  # not the last one any more
+    for block in (parts.third, parts.g.regions[0].blocks[0]):  # without a terminator, or anything at all
+        for operation in reversed(list(block.operations)[-1:]):
+            operation.erase()
+    parts.matmul.attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([7, 7])
+    parts.inner.operation.attributes["sym_name"] = ir.UnitAttr.get()
+
+
+def callback_objects(context):
+    """What is shown to callbacks, after their end."""
+    kept = {}
+    with context, ir.Location.unknown():
+
+        def rewrites(operation, rewriter):
+            kept["rewriter"] = rewriter
+            kept["rewriter_point"] = rewriter.ip
+            return True
+
+        patterns = rewrite.RewritePatternSet()
+        patterns.add("t.other", rewrites)
+        module = ir.Module.parse('"t.other"() : () -> ()')
+        rewrite.apply_patterns_and_fold_greedily(module, patterns.freeze())
+
+        def run_pass(operation, external_pass):
+            kept["external_pass"] = external_pass
+            kept["pass_operation"] = operation
+
+        manager = passmanager.PassManager("any")
+        manager.add(run_pass)
+        manager.run(module.operation)
+
+        def constrain(rewriter, results, values):
+            kept["pdl_rewriter"], kept["pdl_results"] = rewriter, results
+
+        try:
+            pdl_module = rewrite.PDLModule(ir.Module.parse(CONSTRAINED))
+            pdl_module.register_constraint_function("constrain", constrain)
+            rewrite.apply_patterns_and_fold_greedily(module, pdl_module.freeze())
+        except Exception as error:  # noqa: BLE001
+            print("no PDL objects:", error)
+    return kept
+
 
 ctx, f_ctx = new_context(), new_context()
 alone, f_alone = Parts(ctx), Parts(f_ctx)
 gone, late = Parts(ctx), Parts(ctx)
+broken = Parts(ctx)
 ctx.__enter__()
 loc = ir.Location.name("default")
 loc.__enter__()
 
-for _prefix, _context, _parts in (("", ctx, alone), ("f_", f_ctx, f_alone), ("dead_", ctx, gone)):
+with ctx:
+    break_parts(broken)
+for _prefix, _context, _parts in (
+    ("", ctx, alone),
+    ("f_", f_ctx, f_alone),
+    ("dead_", ctx, gone),
+    ("broken_", ctx, broken),
+):
     for _name, _value in vars(_parts).items():
         globals()[_prefix + _name] = _value
 for _prefix, _context in (("", ctx), ("f_", f_ctx)):
@@ -317,18 +384,37 @@ for _prefix, _context in (("", ctx), ("f_", f_ctx)):
         globals()[_prefix + "descriptor"] = _context.get_dialect_descriptor("arith")
         globals()[_prefix + "dialect"] = _context.dialects["arith"]
         globals()[_prefix + "handler"] = _context.attach_diagnostic_handler(lambda d: True)
+        globals().update({_prefix + _name: _value for _name, _value in callback_objects(_context).items()})
+        globals()[_prefix + "shape"] = ir.ShapedTypeComponents.get(
+            [2, 3], ir.IntegerType.get_signless(32)
+        )
+        globals()[_prefix + "bit_vector"] = _smt.BitVectorType.get(8)
+        globals()[_prefix + "smt_bool"] = _smt.BoolType.get()
+        globals()[_prefix + "smt_int"] = _smt.IntType.get()
+        globals()[_prefix + "resource"] = ir.DenseResourceElementsAttr.get_from_buffer(
+            array.array("i", [1, 2]), "evil", ir.Type.parse("tensor<2xi32>")
+        )
         globals()[_prefix + "end_handler"] = _context.on_operation_end(lambda end: None)
 
 integer_set_constraints, map_results = integer_set.constraints, map.results  # noqa: F821
 constraint = integer_set_constraints[0]
-array_iterator, bool_iterator, word_iterator = (
-    iter(attr10),
-    iter(attr27),
-    iter(attr30),
-)  # noqa: F821
+for _name in [_name for _name in globals() if _name.startswith("attr")]:
+    try:
+        globals()["iterator_of_" + _name] = iter(globals()[_name])
+    except TypeError:
+        pass
 registry = ir.DialectRegistry()
 config = rewrite.GreedyRewriteConfig()
 pool = ir.ThreadPool()
+pre_order, post_order = ir.WalkOrder.PRE_ORDER, ir.WalkOrder.POST_ORDER
+advance, interrupt, skip = ir.WalkResult.ADVANCE, ir.WalkResult.INTERRUPT, ir.WalkResult.SKIP
+severity = ir.DiagnosticSeverity.WARNING
+strictness = rewrite.GreedyRewriteStrictness.EXISTING_OPS
+region_level = rewrite.GreedySimplifyRegionLevel.AGGRESSIVE
+display = _passes.PassDisplayMode.PIPELINE
+shaped_interface = ir.InferShapedTypeOpInterface(tosa.AddOp)
+interface_of_broken = ir.InferTypeOpInterface(broken_add)  # noqa: F821
+contraction = _linalg.infer_contraction_dimensions(matmul)  # noqa: F821
 interface = ir.InferTypeOpInterface(arith.AddIOp)
 interface_of = ir.InferTypeOpInterface(add)  # noqa: F821
 type_id = attr0.typeid  # noqa: F821

@@ -26,7 +26,7 @@ thread_local RewriteScope *currentRewrite = nullptr;
 ContextState &prepare(ContextState &state, MlirOperation operation, lot::Ref root, const char *what, const Frame *besides) {
   requireRunnable(operation, what, besides);
   requireSelfContained(operation, what);
-  requirePlacedOperands(operation, "worked on"); // before any reference ends with the run
+  requireVerifiable(operation, "worked on"); // before any reference ends with the run
   std::string errors;
   if (!isValid(operation, &errors))
     throw InvalidIr(std::string(what) + " cannot work on " + quotedName(operation) + ", which is not valid", ": " + errors);

@@ -427,6 +427,7 @@ void PyDiagnosticHandler::detach() {
 
 void PyDiagnostic::invalidate() {
   valid = false;
+  context.reset();
   if (materializedNotes)
     for (nb::handle note : *materializedNotes)
       nb::inst_ptr<PyDiagnostic>(note)->invalidate();
@@ -444,7 +445,7 @@ PyDiagnosticSeverity PyDiagnostic::getSeverity() {
 
 PyLocation PyDiagnostic::getLocation() {
   checkValid();
-  return PyLocation(context, diagnostic->location);
+  return PyLocation(*context, diagnostic->location);
 }
 
 nb::str PyDiagnostic::getMessage() {
@@ -457,7 +458,7 @@ nb::tuple PyDiagnostic::getNotes() {
   if (!materializedNotes) {
     nb::list notes;
     for (const DiagnosticRef &note : diagnostic->notes)
-      notes.append(nb::cast(PyDiagnostic(context, note)));
+      notes.append(nb::cast(PyDiagnostic(*context, note)));
     materializedNotes = nb::tuple(notes);
   }
   return *materializedNotes;
@@ -473,7 +474,7 @@ PyDiagnostic::DiagnosticInfo PyDiagnostic::infoOf(PyMlirContextRef context, cons
 
 PyDiagnostic::DiagnosticInfo PyDiagnostic::getInfo() {
   checkValid();
-  return infoOf(context, *diagnostic);
+  return infoOf(*context, *diagnostic);
 }
 
 std::vector<PyDiagnostic::DiagnosticInfo> PyMlirContext::ErrorCapture::take() {

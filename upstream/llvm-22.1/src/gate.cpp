@@ -181,7 +181,7 @@ static bool hasTies(MlirOperation root, Ties &ties) {
 void collectStrays(MlirOperation root) {
   Ties ties(root);
   if (hasTies(root, ties))
-    PyGC_Collect();
+    nanobind::module_::import_("gc").attr("collect")(); // PyGC_Collect does nothing if the program has switched it off
 }
 
 void requireSelfContained(MlirOperation root, const char *what) {

@@ -34,11 +34,12 @@ namespace lot_python {
 
 // ---- What a whole tree must be like.
 
-/// Raises ValueError if something in the tree that encloses `operation` uses a result of an operation that is in no
-/// block. MLIR cannot say then which of the two comes first, and asserts that it can.
-LOT_PYTHON_API void requirePlacedOperands(MlirOperation operation, const char *act);
-/// Whether there is such a use.
-LOT_PYTHON_API bool usesUnplacedValues(MlirOperation operation);
+/// Whether MLIR's verifier, and whatever begins with it, can look at `operation`. It cannot if something in the tree that
+/// encloses the operation uses a result of an operation that is in no block: MLIR asserts that one of the two comes first.
+/// A few verifiers end the process for what is not valid.
+LOT_PYTHON_API bool isVerifiable(MlirOperation operation);
+/// Raises ValueError if not.
+LOT_PYTHON_API void requireVerifiable(MlirOperation operation, const char *act);
 /// Raises ValueError if something inside of `operation` uses a value or block from outside of it.
 LOT_PYTHON_API void requireUsesInside(MlirOperation operation, const char *act);
 
@@ -146,6 +147,7 @@ namespace checked {
   X(mlirOperationWriteBytecode)                                                                                        \
   X(mlirOperationWriteBytecodeWithConfig)                                                                              \
   X(mlirOperationSetAttributeByName)                                                                                   \
+  X(mlirOperationCreate)                                                                                               \
   X(mlirInferTypeOpInterfaceInferReturnTypes)                                                                          \
   X(mlirInferShapedTypeOpInterfaceInferReturnTypes)                                                                    \
   X(mlirOperationCreateParse)                                                                                          \
@@ -262,6 +264,7 @@ LOT_PYTHON_CHECKED_CALLS(LOT_PYTHON_SAME)
 #define mlirOperationWriteBytecode lot_python::checked::mlirOperationWriteBytecode
 #define mlirOperationWriteBytecodeWithConfig lot_python::checked::mlirOperationWriteBytecodeWithConfig
 #define mlirOperationSetAttributeByName lot_python::checked::mlirOperationSetAttributeByName
+#define mlirOperationCreate lot_python::checked::mlirOperationCreate
 #define mlirInferTypeOpInterfaceInferReturnTypes lot_python::checked::mlirInferTypeOpInterfaceInferReturnTypes
 #define mlirInferShapedTypeOpInterfaceInferReturnTypes lot_python::checked::mlirInferShapedTypeOpInterfaceInferReturnTypes
 #define mlirOperationCreateParse lot_python::checked::mlirOperationCreateParse

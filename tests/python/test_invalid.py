@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What is alive but not valid, and what MLIR does not check: refused with an exception, where MLIR ends the process."""
+
+import gc
+import subprocess
+import sys
+
+import pytest
+
+from mlir import ir, passmanager, rewrite
+from mlir._mlir_libs import _mlirExecutionEngine as execution_engine
+from mlir._mlir_libs import _mlirTransformInterpreter as interpreter
+from mlir.dialects import arith, func, llvm, memref, transform  # noqa: F401
+
+BRANCHES = """
+module {
+  func.func @f(%a: i1) -> i1 {
+    cf.cond_br %a, ^b, ^c
+  ^b:
+    return %a : i1
+  ^c:
+    return %a : i1
+  }
+}
+"""
+
+
+def without_terminator(ctx):
+    """A module in which a block has no terminator, the function, and an operation of it that lives on."""
+    with ctx:
+        module = ir.Module.parse(BRANCHES)
+        (function,) = module.body.operations
+        blocks = list(function.regions[0].blocks)
+        blocks[1].operations[0].erase()
+        return module, function, blocks[2].operations[0]
+
+
+def without_attribute(ctx):
+    """A module with a constant that has no value, its function, and an operation of it that lives on."""
+    with ctx:
+        module = ir.Module.parse("func.func @f() -> i32 { %0 = arith.constant 1 : i32 return %0 : i32 }")
+        (function,) = module.body.operations
+        constant, ret = function.regions[0].blocks[0].operations
+        del constant.operation.attributes["value"]
+        return module, function, ret
+
+
+SCRIPT = """
+module attributes {transform.with_named_sequence} {
+  transform.named_sequence @__transform_main(%root: !transform.any_op) { transform.yield }
+}
+"""
+
+
+def run_passes(module):
+    passmanager.PassManager.parse("builtin.module(canonicalize,cse,sccp)").run(module.operation)
+
+
+def run_passes_without_verifier(module):
+    manager = passmanager.PassManager.parse("builtin.module(canonicalize,cse,sccp)")
+    manager.enable_verifier(False)
+    manager.run(module.operation)
+
+
+def run_greedily(module):
+    rewrite.apply_patterns_and_fold_greedily(module, rewrite.RewritePatternSet().freeze())
+
+
+def run_greedily_on_operation(module):
+    rewrite.apply_patterns_and_fold_greedily(module.operation, rewrite.RewritePatternSet().freeze())
+
+
+def run_walk(module):
+    rewrite.walk_and_apply_patterns(module.operation, rewrite.RewritePatternSet().freeze())
+
+
+def run_script(module):
+    script = ir.Module.parse(SCRIPT)
+    interpreter.apply_named_sequence(module.operation, script.body.operations[0].operation, script.operation)
+
+
+@pytest.mark.parametrize(
+    "run, error",
+    [
+        (run_passes, ir.MLIRError),
+        (run_passes_without_verifier, ir.MLIRError),
+        (run_greedily, ValueError),
+        (run_greedily_on_operation, ValueError),
+        (run_walk, ValueError),
+        (run_script, ValueError),
+    ],
+)
+@pytest.mark.parametrize("make", [without_terminator, without_attribute])
+def test_what_is_not_valid_is_not_run_on(ctx, make, run, error):
+    module, function, inner = make(ctx)
+    with ctx:
+        with pytest.raises(error, match="cannot work on 'builtin.module', which is not valid"):
+            run(module)
+        # Nothing has ended, also in structural mode.
+        assert function.operation.name == "func.func" and inner.operation.name == "func.return"
+
+
+def test_the_error_of_passes_says_what_the_verifier_found(ctx):
+    module, _, _ = without_terminator(ctx)
+    with ctx, pytest.raises(ir.MLIRError, match="^Failure while executing pass pipeline: ") as raised:
+        run_passes(module)
+    (diagnostic,) = raised.value.error_diagnostics
+    assert "empty block" in diagnostic.message
+    module, _, _ = without_attribute(ctx)
+    with ctx, pytest.raises(ValueError, match="requires attribute 'value'"):
+        run_greedily(module)
+
+
+def test_a_run_works_when_the_operation_is_mended(ctx):
+    module, function, _ = without_terminator(ctx)
+    with ctx, ir.Location.unknown():
+        with pytest.raises(ir.MLIRError):
+            run_passes(module)
+        block = list(function.regions[0].blocks)[1]
+        with ir.InsertionPoint(block):
+            func.ReturnOp([function.regions[0].blocks[0].arguments[0]])
+        run_passes(module)
+        run_greedily(module)
+    assert module.operation.verify()
+
+
+def test_a_script_that_is_not_valid_is_not_run(ctx):
+    with ctx:
+        payload, script = ir.Module.parse("module {}"), ir.Module.parse(SCRIPT)
+        (sequence,) = script.body.operations
+        sequence.regions[0].blocks[0].operations[0].erase()
+        with pytest.raises(ValueError, match="not valid"):
+            interpreter.apply_named_sequence(payload.operation, sequence.operation, script.operation)
+
+
+def test_what_is_not_valid_is_not_compiled(ctx):
+    with ctx:
+        module = ir.Module.parse("llvm.func @f() { llvm.return }")
+        (function,) = module.body.operations
+        del function.operation.attributes["function_type"]
+        with pytest.raises(ValueError, match="cannot be compiled.*function_type"):
+            execution_engine.ExecutionEngine(module, 0)
+
+
+def test_a_shared_library_that_cannot_be_loaded_is_named(ctx, tmp_path):
+    broken = tmp_path / "broken.so"
+    broken.write_text("not a library")
+    with ctx:
+        module = ir.Module.parse("llvm.func @f() attributes {llvm.emit_c_interface} { llvm.return }")
+        with pytest.raises(ValueError, match="broken.so' cannot be loaded"):
+            execution_engine.ExecutionEngine(module, 0, [str(broken)])
+        engine = execution_engine.ExecutionEngine(module, 0)
+        assert engine.raw_lookup("f")
+
+
+def test_assume_verified_is_not_believed(ctx):
+    with ctx, ir.Location.unknown():
+        half_made = ir.Operation.create("arith.addi", results=[ir.IntegerType.get_signless(32)])
+        assert half_made.get_asm(assume_verified=True) == half_made.get_asm(print_generic_op_form=True)
+        valid = ir.Module.parse("func.func @f() { return }")
+        assert "func.func @f()" in valid.operation.get_asm(assume_verified=True)
+
+
+@pytest.mark.parametrize("parse", [ir.Type.parse, ir.Attribute.parse])
+def test_an_empty_text_is_an_error(ctx, parse):
+    with ctx, pytest.raises(ir.MLIRError, match="Unable to parse"):
+        parse("")
+
+
+@pytest.mark.parametrize(
+    "parse, opening, closing",
+    [
+        (ir.Attribute.parse, "[", "]"),
+        (ir.Type.parse, "tuple<", ">"),
+        (ir.Module.parse, '"t.a"() ({\n', "\n}) : () -> ()"),
+        (ir.Operation.parse, '"t.a"() ({\n', "\n}) : () -> ()"),
+    ],
+)
+def test_deep_brackets_are_refused(ctx, parse, opening, closing):
+    with ctx:
+        with pytest.raises(ValueError, match="nested more than"):
+            parse(opening * 30_000 + closing * 30_000)
+        parse(opening * 200 + closing * 200)
+
+
+def test_brackets_in_strings_comments_and_arrows_do_not_count(ctx):
+    with ctx:
+        text = "[" * 5_000 + '\\"' + "{" * 5_000
+        assert ir.Attribute.parse(f'"{text}"')
+        assert ir.Module.parse("// " + text + "\nmodule {}")
+        types = ", ".join(["() -> ()"] * 5_000)
+        assert ir.Type.parse(f"tuple<{types}>")
+        assert ir.Attribute.parse("[" + ", ".join(["[1]"] * 5_000) + "]")
+
+
+def test_a_file_is_looked_at_too(ctx, tmp_path):
+    path = tmp_path / "deep.mlir"
+    path.write_text('"t.a"() {a = ' + "[" * 30_000 + "]" * 30_000 + "} : () -> ()")
+    with ctx, pytest.raises(ValueError, match="nested more than"):
+        ir.Module.parseFile(str(path))
+
+
+def test_a_location_has_a_limited_number_of_frames(ctx):
+    with ctx:
+        frame = ir.Location.file("a.py", 1, 2)
+        with pytest.raises(ValueError, match="more than 10,000 frames"):
+            ir.Location.callsite(frame, [frame] * 100_000)
+        assert str(ir.Location.callsite(frame, [frame] * 9_000)).count("a.py") == 9_001
+
+
+def test_slots_of_attributes_look_at_what_they_are_given(ctx):
+    with ctx:
+        number = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1)
+        with pytest.raises(ValueError, match="no bool attribute"):
+            ir.BoolAttr.__bool__(number)
+        with pytest.raises(ValueError, match="no float attribute"):
+            ir.FloatAttr.__float__(number)
+        assert bool(ir.BoolAttr.get(True)) and float(ir.FloatAttr.get_f32(1.5)) == 1.5
+
+
+def test_types_are_not_inferred_from_what_does_not_fit(ctx):
+    with ctx, ir.Location.unknown():
+        i32 = ir.IntegerType.get_signless(32)
+        value = ir.Operation.create("t.source", results=[i32]).result
+        with pytest.raises(ir.MLIRError, match="must be memref"):
+            memref.load(value, [])
+        with pytest.raises(ir.MLIRError, match="requires attribute 'value'"):
+            ir.Operation.create("arith.constant", infer_type=True)
+        inference = ir.InferTypeOpInterface(memref.LoadOp)
+        with pytest.raises(ValueError, match="Failed to infer"):
+            inference.inferReturnTypes([value])
+        with pytest.raises(ValueError, match="dictionary attribute"):
+            inference.inferReturnTypes([value], ir.UnitAttr.get())
+        with pytest.raises(TypeError):  # nanobind takes capsules without a name only
+            inference.inferReturnTypes([value], properties=value.owner._CAPIPtr)
+        source = ir.Operation.create("t.source", results=[ir.Type.parse("memref<i32>")]).result
+        assert inference.inferReturnTypes([source]) == [i32]
+        assert memref.load(source, []).type == i32
+
+
+def test_a_garbage_collection_before_a_run_cannot_pull_its_root_away(ctx):
+    class Finalizer:
+        def __init__(self, *operations):
+            self.operations, self.cycle = operations, self
+
+        def __del__(self):
+            for operation in self.operations:
+                operation.erase()
+
+    with ctx, ir.Location.unknown():
+        module = ir.Module.parse("func.func @f(%a: i32) -> i32 { %0 = arith.addi %a, %a : i32 return %0 : i32 }")
+        (function,) = module.body.operations
+        stray = ir.Operation.create(
+            "t.user", operands=[function.regions[0].blocks[0].operations[0].result]
+        )
+        gc.collect()
+        gc.disable()
+        try:
+            Finalizer(stray, function)  # unreachable, and not collected yet
+            del stray
+            with pytest.raises(ir.DeadReferenceError):
+                passmanager.PassManager.parse("func.func(cse)").run(function.operation)
+        finally:
+            gc.enable()
+
+
+def test_a_diagnostic_that_is_kept_does_not_keep_the_context():
+    program = """
+import gc
+from mlir import ir
+context = ir.Context()
+kept = []
+context.attach_diagnostic_handler(lambda diagnostic: kept.append(diagnostic) or True)
+ir.Location.unknown(context).emit_error("an error")
+del context
+gc.collect()
+print(len(kept), ir.Context._get_live_count())
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.stdout == "1 0\n", run.stderr
