@@ -314,7 +314,7 @@ static bool canInferTypes(llvm::StringRef name, mlir::Location location, mlir::V
     CaughtErrors errors(wrap(context));
     mlir::Operation *probe = mlir::Operation::create(state);
     (void)kind->verifyInvariants(probe);
-    probe->destroy();
+    mlirOperationDestroy(wrap(probe)); // by the library that is observed already
     found = std::move(errors.text);
     if (!llvm::StringRef(found).contains("result"))
       break;
