@@ -2,15 +2,17 @@
 """What is alive but not valid, and what MLIR does not check: refused with an exception, where MLIR ends the process."""
 
 import gc
+import io
 import subprocess
 import sys
 
 import pytest
 
 from mlir import ir, passmanager, rewrite
+from mlir._mlir_libs import _mlirDialectsLinalg as linalg
 from mlir._mlir_libs import _mlirExecutionEngine as execution_engine
 from mlir._mlir_libs import _mlirTransformInterpreter as interpreter
-from mlir.dialects import arith, func, llvm, memref, transform  # noqa: F401
+from mlir.dialects import _linalg_ops_gen, arith, func, llvm, memref, transform  # noqa: F401
 
 BRANCHES = """
 module {
@@ -159,6 +161,42 @@ def test_assume_verified_is_not_believed(ctx):
         assert half_made.get_asm(assume_verified=True) == half_made.get_asm(print_generic_op_form=True)
         valid = ir.Module.parse("func.func @f() { return }")
         assert "func.func @f()" in valid.operation.get_asm(assume_verified=True)
+
+
+def test_a_state_of_something_valid_does_not_print_what_is_not(ctx):
+    with ctx:
+        module = ir.Module.parse("func.func @f() -> i32 { %0 = arith.constant 1 : i32 return %0 : i32 }")
+        state = ir.AsmState(module.operation)
+        other, function, _ = without_attribute(ctx)
+        del function.operation.attributes["function_type"]
+        file = io.StringIO()
+        function.operation.print(state, file)
+        assert file.getvalue().startswith('"func.func"')
+        file = io.StringIO()
+        module.body.operations[0].operation.print(ir.AsmState(module.operation), file)
+        assert file.getvalue().startswith("func.func @f()")
+
+
+def test_questions_about_structured_operations_need_valid_ones(ctx):
+    text = """
+    func.func @f(%a: tensor<4x8xf32>, %b: tensor<8x4xf32>, %c: tensor<4x4xf32>) -> tensor<4x4xf32> {
+      %0 = linalg.matmul ins(%a, %b : tensor<4x8xf32>, tensor<8x4xf32>)
+                         outs(%c : tensor<4x4xf32>) -> tensor<4x4xf32>
+      return %0 : tensor<4x4xf32>
+    }"""
+    with ctx:
+        module = ir.Module.parse(text)
+        matmul = module.body.operations[0].regions[0].blocks[0].operations[0].operation
+        assert linalg.isa_contraction_op(matmul) and not linalg.isa_convolution_op(matmul)
+        matmul.attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([7, 7])
+        for ask in (
+            linalg.isa_contraction_op,
+            linalg.isa_convolution_op,
+            linalg.infer_contraction_dimensions,
+            linalg.infer_convolution_dimensions,
+        ):
+            with pytest.raises(ValueError, match="'linalg.matmul' cannot be looked at"):
+                ask(matmul)
 
 
 @pytest.mark.parametrize("parse", [ir.Type.parse, ir.Attribute.parse])

@@ -1080,6 +1080,14 @@ void mlirOperationPrintWithFlags(MlirOperation operation, MlirOpPrintingFlags fl
   ::mlirOperationPrintWithFlags(operation, flags, callback, data);
 }
 
+void mlirOperationPrintWithState(MlirOperation operation, MlirAsmState state, MlirStringCallback callback, void *data) {
+  // The state has the form that was right for what it was made of, at that time.
+  if (isValid(operation, nullptr, /*quiet=*/true))
+    return ::mlirOperationPrintWithState(operation, state, callback, data);
+  GenericFlags generic;
+  ::mlirOperationPrintWithFlags(operation, generic.flags, callback, data);
+}
+
 void mlirOperationDump(MlirOperation operation) {
   if (isVerifiable(operation))
     return ::mlirOperationDump(operation);
@@ -1295,7 +1303,7 @@ MlirLogicalResult mlirLoadIRDLDialects(MlirModule module) {
 void mlirLinalgFillBuiltinNamedOpRegion(MlirOperation operation) {
   std::string name = textOf(mlirIdentifierStr(mlirOperationGetName(operation)));
   bool isNamed = name.rfind("linalg.", 0) == 0 && name != "linalg.generic" && name != "linalg.map" &&
-                 name != "linalg.reduce" && !mlirAttributeIsNull(mlirLinalgGetIndexingMapsAttribute(operation));
+                 name != "linalg.reduce" && !mlirAttributeIsNull(::mlirLinalgGetIndexingMapsAttribute(operation));
   if (!isNamed || mlirOperationGetNumRegions(operation) != 1)
     refuse("'" + name + "' has no region that can be filled: only named operations of linalg have.");
   if (!mlirBlockIsNull(mlirRegionGetFirstBlock(mlirOperationGetRegion(operation, 0))))
@@ -1310,6 +1318,33 @@ MlirLinalgContractionDimensions mlirLinalgInferContractionDimensionsFromMaps(con
     if (mlirAffineMapGetNumInputs(maps[i]) != mlirAffineMapGetNumInputs(maps[0]))
       refuse("The maps have different numbers of inputs.");
   return ::mlirLinalgInferContractionDimensionsFromMaps(maps, count);
+}
+
+// These take an operation for what its name says.
+
+bool mlirLinalgIsAContractionOp(MlirOperation operation) {
+  requireValid(operation, "looked at");
+  return ::mlirLinalgIsAContractionOp(operation);
+}
+
+bool mlirLinalgIsAConvolutionOp(MlirOperation operation) {
+  requireValid(operation, "looked at");
+  return ::mlirLinalgIsAConvolutionOp(operation);
+}
+
+MlirLinalgContractionDimensions mlirLinalgInferContractionDimensions(MlirOperation operation) {
+  requireValid(operation, "looked at");
+  return ::mlirLinalgInferContractionDimensions(operation);
+}
+
+MlirLinalgConvolutionDimensions mlirLinalgInferConvolutionDimensions(MlirOperation operation) {
+  requireValid(operation, "looked at");
+  return ::mlirLinalgInferConvolutionDimensions(operation);
+}
+
+MlirAttribute mlirLinalgGetIndexingMapsAttribute(MlirOperation operation) {
+  requireValid(operation, "looked at");
+  return ::mlirLinalgGetIndexingMapsAttribute(operation);
 }
 
 } // namespace checked

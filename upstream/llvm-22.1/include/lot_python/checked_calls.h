@@ -144,6 +144,7 @@ namespace checked {
   X(mlirOperationVerify)                                                                                               \
   X(mlirOperationDump)                                                                                                 \
   X(mlirOperationPrintWithFlags)                                                                                       \
+  X(mlirOperationPrintWithState)                                                                                       \
   X(mlirOperationWriteBytecode)                                                                                        \
   X(mlirOperationWriteBytecodeWithConfig)                                                                              \
   X(mlirOperationSetAttributeByName)                                                                                   \
@@ -169,6 +170,11 @@ namespace checked {
   X(mlirTranslateOperationToSMTLIB)                                                                                    \
   X(mlirLoadIRDLDialects)                                                                                              \
   X(mlirLinalgFillBuiltinNamedOpRegion)                                                                                \
+  X(mlirLinalgIsAContractionOp)                                                                                        \
+  X(mlirLinalgIsAConvolutionOp)                                                                                        \
+  X(mlirLinalgInferContractionDimensions)                                                                              \
+  X(mlirLinalgInferConvolutionDimensions)                                                                              \
+  X(mlirLinalgGetIndexingMapsAttribute)                                                                                \
   X(mlirLinalgInferContractionDimensionsFromMaps)
 
 LOT_PYTHON_CHECKED_CALLS(LOT_PYTHON_SAME)
@@ -261,6 +267,7 @@ LOT_PYTHON_CHECKED_CALLS(LOT_PYTHON_SAME)
 #define mlirOperationVerify lot_python::checked::mlirOperationVerify
 #define mlirOperationDump lot_python::checked::mlirOperationDump
 #define mlirOperationPrintWithFlags lot_python::checked::mlirOperationPrintWithFlags
+#define mlirOperationPrintWithState lot_python::checked::mlirOperationPrintWithState
 #define mlirOperationWriteBytecode lot_python::checked::mlirOperationWriteBytecode
 #define mlirOperationWriteBytecodeWithConfig lot_python::checked::mlirOperationWriteBytecodeWithConfig
 #define mlirOperationSetAttributeByName lot_python::checked::mlirOperationSetAttributeByName
@@ -285,6 +292,11 @@ LOT_PYTHON_CHECKED_CALLS(LOT_PYTHON_SAME)
 #define mlirTranslateOperationToSMTLIB lot_python::checked::mlirTranslateOperationToSMTLIB
 #define mlirLoadIRDLDialects lot_python::checked::mlirLoadIRDLDialects
 #define mlirLinalgFillBuiltinNamedOpRegion lot_python::checked::mlirLinalgFillBuiltinNamedOpRegion
+#define mlirLinalgIsAContractionOp lot_python::checked::mlirLinalgIsAContractionOp
+#define mlirLinalgIsAConvolutionOp lot_python::checked::mlirLinalgIsAConvolutionOp
+#define mlirLinalgInferContractionDimensions lot_python::checked::mlirLinalgInferContractionDimensions
+#define mlirLinalgInferConvolutionDimensions lot_python::checked::mlirLinalgInferConvolutionDimensions
+#define mlirLinalgGetIndexingMapsAttribute lot_python::checked::mlirLinalgGetIndexingMapsAttribute
 #define mlirLinalgInferContractionDimensionsFromMaps lot_python::checked::mlirLinalgInferContractionDimensionsFromMaps
 
 // These only need arguments of one context.
