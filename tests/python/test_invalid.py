@@ -144,6 +144,17 @@ def test_what_is_not_valid_is_not_compiled(ctx):
             execution_engine.ExecutionEngine(module, 0)
 
 
+def test_the_inliner_is_not_run_where_it_knows_not_all_symbol_tables(ctx):
+    text = 'func.func @f() { "t.unknown"() ({ "t.inner"() : () -> () }) : () -> () return }'
+    with ctx:
+        module = ir.Module.parse(text)
+        inliner = passmanager.PassManager.parse("builtin.module(cse,inline)")
+        with pytest.raises(ValueError, match="inliner .* 't.unknown'"):
+            inliner.run(module.operation)
+        passmanager.PassManager.parse("builtin.module(cse,symbol-dce)").run(module.operation)
+        inliner.run(ir.Module.parse("func.func @f() { return }").operation)
+
+
 def test_a_shared_library_that_cannot_be_loaded_is_named(ctx, tmp_path):
     broken = tmp_path / "broken.so"
     broken.write_text("not a library")

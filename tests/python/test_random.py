@@ -22,6 +22,8 @@ from refs import EXACT
 SEEDS = int(os.environ.get("LOT_RANDOM_SEEDS", "12"))
 STEPS = int(os.environ.get("LOT_RANDOM_STEPS", "250"))
 
+NUMBER = "lot.number"  # a module takes no attribute of its own without a dialect's prefix
+
 # What an action may raise, since it is chosen blindly.
 EXPECTED = (ir.DeadReferenceError, ValueError, IndexError, KeyError, StopIteration, ir.MLIRError)
 
@@ -65,7 +67,7 @@ class World:
         """Gives new numbers to an operation and all in it, and a new name if it has one."""
 
         def visit(op):
-            op.attributes["n"] = self.number()
+            op.attributes[NUMBER] = self.number()
             if "sym_name" in op.attributes:
                 self.names += 1
                 op.attributes["sym_name"] = ir.StringAttr.get(f"s{self.names}", self.ctx)
@@ -87,8 +89,8 @@ class World:
         numbers = set()
 
         def visit(op):
-            if "n" in op.attributes:
-                numbers.add(ir.IntegerAttr(op.attributes["n"]).value)
+            if NUMBER in op.attributes:
+                numbers.add(ir.IntegerAttr(op.attributes[NUMBER]).value)
             return ir.WalkResult.ADVANCE
 
         for root in self.roots():
@@ -101,24 +103,25 @@ class World:
         living = self.living()
         for number, op, told in list(self.refs):
             try:
-                found = ir.IntegerAttr(op.attributes["n"]).value
+                found = ir.IntegerAttr(op.attributes[NUMBER]).value
             except ir.DeadReferenceError:
                 assert number not in living or number in self.ended, f"operation {number} lives, and was refused"
                 assert told == 1, f"the end of operation {number} was told {told} times"
             else:
                 assert told == 0, f"the end of operation {number} was told, and it lives"
                 assert found == number, f"a reference to {number} answered for {found}"
+                if self.random.random() < 0.05:
+                    assert f"{NUMBER} = {number}" in str(op), f"the text of {number} is another's"
         for number, value in self.values:
             try:
                 str(value.type), list(value.uses)
                 owner = value.owner
                 if number is not None:
-                    assert ir.IntegerAttr(owner.attributes["n"]).value == number
+                    assert ir.IntegerAttr(owner.attributes[NUMBER]).value == number
             except ir.DeadReferenceError:
                 assert number is None or number not in living or number in self.ended
         for thing in self.blocks + self.points + self.uses + self.views:
             try:
-                # Not printed: the verifier, which printing calls, ends the process for some IR that is not valid.
                 getattr(thing, "owner", None), getattr(thing, "block", None)
                 if not isinstance(thing, (ir.Block, ir.InsertionPoint, ir.OpOperand)):
                     len(thing), list(thing)
@@ -138,10 +141,17 @@ class World:
     def block(self):
         return self.pick(self.blocks) if self.random.random() < 0.3 else self.pick(list(self.pick(list(self.op().regions)).blocks))
 
-    def valid_module(self):
-        """MLIR's passes may do anything with IR that is not valid."""
+    def module(self):
+        """One to run on. What is not valid is refused, so it mostly makes room for a new one."""
         module = self.pick(self.modules)
-        module.operation.verify()
+        if self.random.random() < 0.8:
+            try:
+                module.operation.verify()
+            except (ir.MLIRError, ValueError):
+                if self.depth == 0:
+                    self.modules.remove(module)
+                    self.new_module()
+                    module = self.modules[-1]
         return module
 
     def new_module(self):
@@ -160,10 +170,10 @@ class World:
               func.func private @s{n - 1}(%a: i32) -> i32 {{ return %a : i32 }}
               func.func @s{n}(%a: i32) -> i32 {{ %0 = func.call @s{n - 1}(%a) : (i32) -> i32 return %0 : i32 }}
             }}""".replace("@s%d(%%a) :" % (n - 1), f"@s{n - 1}(%a) :"), self.ctx)
-        module.operation.attributes["n"] = self.number()
+        module.operation.attributes[NUMBER] = self.number()
 
         def visit(op):
-            op.attributes["n"] = self.number()
+            op.attributes[NUMBER] = self.number()
             return ir.WalkResult.ADVANCE
 
         module.operation.walk(visit)
@@ -179,13 +189,13 @@ class World:
 
         self.pick(self.roots()).walk(visit)
         for op in self.random.sample(found, min(6, len(found))):
-            if "n" in op.attributes:
-                self.refs.append([ir.IntegerAttr(op.attributes["n"]).value, op, 0])
+            if NUMBER in op.attributes:
+                self.refs.append([ir.IntegerAttr(op.attributes[NUMBER]).value, op, 0])
         del self.refs[:-60]
 
     def look_closer(self):
         op = self.op()
-        number = ir.IntegerAttr(op.attributes["n"]).value
+        number = ir.IntegerAttr(op.attributes[NUMBER]).value
         self.values += [(number, v) for v in op.results] + [(None, v) for v in op.operands]
         self.blocks += [b for r in op.regions for b in r.blocks]
         self.values += [(None, a) for b in self.blocks[-2:] for a in b.arguments]
@@ -215,7 +225,7 @@ class World:
     def create(self):
         operands = [v for _, v in self.random.sample(self.values, min(2, len(self.values)))]
         ip = self.pick(self.points) if self.random.random() < 0.5 else False
-        op = ir.Operation.create("test.new", results=[self.i32], operands=operands, attributes={"n": self.number()},
+        op = ir.Operation.create("test.new", results=[self.i32], operands=operands, attributes={NUMBER: self.number()},
                                  regions=self.random.randrange(2), loc=self.loc, ip=ip)
         if ip is False:
             self.loose.append(op)
@@ -251,12 +261,12 @@ class World:
 
     def advance(self):
         op = next(self.pick(self.iterators))
-        if "n" in op.attributes:
-            self.refs.append([ir.IntegerAttr(op.attributes["n"]).value, op, 0])
+        if NUMBER in op.attributes:
+            self.refs.append([ir.IntegerAttr(op.attributes[NUMBER]).value, op, 0])
 
     def uncapsule(self):
         number, capsule = self.pick(self.capsules)
-        assert ir.IntegerAttr(ir.Operation._CAPICreate(capsule).attributes["n"]).value == number
+        assert ir.IntegerAttr(ir.Operation._CAPICreate(capsule).attributes[NUMBER]).value == number
 
     def drop(self):
         owners = self.random.random() < 0.5
@@ -279,12 +289,12 @@ class World:
                 self.ended |= self.living()
 
     def run_passes(self):
-        module = self.valid_module()
+        module = self.module()
         with self.opaque():
             PassManager.parse(f"builtin.module({self.pick(PIPELINES)})", self.ctx).run(module.operation)
 
     def rewrite(self):
-        module = self.valid_module()
+        module = self.module()
 
         def pattern(op, rewriter):
             choice = self.random.randrange(6)
@@ -321,7 +331,7 @@ class World:
             rewrite.walk_and_apply_patterns(module.operation, patterns)
 
     def python_pass(self):
-        module = self.valid_module()
+        module = self.module()
         manager = PassManager("builtin.module", self.ctx)
         manager.add("canonicalize")
         manager.add(lambda op, pass_: [self.try_one(deep=self.depth < 3) for _ in range(3)] and None, name="random")

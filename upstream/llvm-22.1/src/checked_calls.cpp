@@ -1183,9 +1183,27 @@ void mlirWalkAndApplyPatterns(MlirOperation operation, MlirFrozenRewritePatternS
   ::mlirWalkAndApplyPatterns(operation, patterns);
 }
 
+/// The inliner asserts that it knows all symbol tables. An operation of no loaded dialect might be one.
+static void requireKnownSymbolTables(MlirPassManager manager, MlirOperation operation) {
+  std::string pipeline = print(mlirPrintPassPipeline, mlirPassManagerGetAsOpPassManager(manager));
+  if (!llvm::StringRef(pipeline).contains("inline"))
+    return;
+  mlir::Operation *unknown = nullptr;
+  unwrap(operation)->walk([&](mlir::Operation *inner) {
+    if (inner->getNumRegions() != 1 || inner->getDialect())
+      return mlir::WalkResult::advance();
+    unknown = inner;
+    return mlir::WalkResult::interrupt();
+  });
+  if (unknown)
+    refuse("The inliner cannot work on " + quotedName(operation) + ": " + quotedName(wrap(unknown)) +
+           " in it has a region and is of no dialect that is loaded, so it might be a symbol table.");
+}
+
 MlirLogicalResult mlirPassManagerRunOnOp(MlirPassManager manager, MlirOperation operation) {
   requireContext(wrap(unwrap(manager)->getContext()), operation);
   requireVerifiable(operation, "worked on by passes");
+  requireKnownSymbolTables(manager, operation);
   return ::mlirPassManagerRunOnOp(manager, operation);
 }
 
