@@ -151,7 +151,7 @@ def test_the_inliner_is_not_run_where_it_knows_not_all_symbol_tables(ctx):
         inliner = passmanager.PassManager.parse("builtin.module(cse,inline)")
         with pytest.raises(ValueError, match="inliner .* 't.unknown'"):
             inliner.run(module.operation)
-        passmanager.PassManager.parse("builtin.module(cse,symbol-dce)").run(module.operation)
+        passmanager.PassManager.parse("builtin.module(cse,canonicalize)").run(module.operation)
         inliner.run(ir.Module.parse("func.func @f() { return }").operation)
 
 

@@ -3,6 +3,7 @@
 #include "lot_python/checked_calls.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <limits>
 #include <optional>
@@ -1186,7 +1187,12 @@ void mlirWalkAndApplyPatterns(MlirOperation operation, MlirFrozenRewritePatternS
 /// The inliner asserts that it knows all symbol tables. An operation of no loaded dialect might be one.
 static void requireKnownSymbolTables(MlirPassManager manager, MlirOperation operation) {
   std::string pipeline = print(mlirPrintPassPipeline, mlirPassManagerGetAsOpPassManager(manager));
-  if (!llvm::StringRef(pipeline).contains("inline"))
+  // As a whole word, such as in "builtin.module(cse,inline{max-iterations=4})".
+  auto isPartOfWord = [&](std::size_t i) { return i < pipeline.size() && (std::isalnum(pipeline[i]) || pipeline[i] == '-'); };
+  std::size_t found = pipeline.find("inline");
+  while (found != std::string::npos && (isPartOfWord(found - 1) || isPartOfWord(found + 6)))
+    found = pipeline.find("inline", found + 1);
+  if (found == std::string::npos)
     return;
   mlir::Operation *unknown = nullptr;
   unwrap(operation)->walk([&](mlir::Operation *inner) {
