@@ -126,6 +126,21 @@ def test_a_run_works_when_the_operation_is_mended(ctx):
     assert module.operation.verify()
 
 
+@pytest.mark.parametrize("run", [run_greedily, run_greedily_on_operation, run_walk, run_script])
+def test_what_is_only_not_as_a_dialect_wants_it_is_run_on(ctx, run):
+    with ctx:
+        module = ir.Module.parse("func.func @f() { return }")
+        (function,) = module.body.operations
+        module.operation.attributes["number"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1)
+        with pytest.raises(ir.MLIRError, match="dialect-prefixed"):
+            module.operation.verify()
+        run(module)
+        with pytest.raises(ir.MLIRError, match="dialect-prefixed"):  # by the pass manager itself
+            passmanager.PassManager.parse("builtin.module(func.func(cse))").run(module.operation)
+        if ir.lot_status()["exact"]:
+            assert function.operation.name == "func.func"
+
+
 def test_a_script_that_is_not_valid_is_not_run(ctx):
     with ctx:
         payload, script = ir.Module.parse("module {}"), ir.Module.parse(SCRIPT)

@@ -23,13 +23,13 @@ thread_local OpaqueRun *currentRun = nullptr;
 thread_local RewriteScope *currentRewrite = nullptr;
 
 /// A pass may be in a library that was loaded a moment ago.
-ContextState &prepare(ContextState &state, MlirOperation operation, lot::Ref root, const char *what, const Frame *besides) {
+ContextState &prepare(ContextState &state, MlirOperation operation, lot::Ref root, const char *what, bool forPasses, const Frame *besides) {
   requireRunnable(operation, what, besides);
   requireSelfContained(operation, what);
   requireVerifiable(operation, "worked on"); // before any reference ends with the run
-  std::string errors;
-  if (!isValid(operation, &errors))
-    throw InvalidIr(std::string(what) + " cannot work on " + quotedName(operation) + ", which is not valid", ": " + errors);
+  std::string fault = findFault(operation, forPasses ? Use::Passes : Use::Driver, /*tell=*/forPasses);
+  if (!fault.empty())
+    throw InvalidIr(std::string(what) + " cannot work on " + quotedName(operation) + ", which is not valid", ": " + fault);
   refresh();
   if (!root.isNull() && !root.isLive())
     raiseInvalidated("the operation has been invalidated: a library was loaded that cannot be observed");
@@ -40,10 +40,10 @@ ContextState &prepare(ContextState &state, MlirOperation operation, lot::Ref roo
 
 OpaqueRun::OpaqueRun(ContextState &state, MlirContext context, MlirOperation root, lot::Ref ref, const char *what, Driver driver,
                      OpaqueRun *first)
-    : state(prepare(state, root, ref, what, first ? &*first->frame : nullptr)), context(context), root(root), ref(ref),
+    : state(prepare(state, root, ref, what, driver == Driver::Passes, first ? &*first->frame : nullptr)), context(context), root(root), ref(ref),
       driver(driver), outer(currentRun) {
   ending.emplace(root, ref, LOT_CAUSE_OPAQUE_MUTATION, what);
-  frame.emplace(root, MlirOperation{nullptr}, driver == Driver::None ? Frame::Kind::Work : Frame::Kind::Driver);
+  frame.emplace(root, MlirOperation{nullptr}, driver <= Driver::Passes ? Frame::Kind::Work : Frame::Kind::Driver);
   currentRun = this;
   endAllBelow();
 }

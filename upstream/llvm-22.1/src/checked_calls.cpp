@@ -14,6 +14,7 @@
 #include <dlfcn.h>
 
 #include "llvm-c/Core.h"
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -28,6 +29,7 @@
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/SymbolTable.h"
+#include "mlir/IR/Visitors.h"
 
 namespace nb = nanobind;
 
@@ -211,32 +213,76 @@ void requireVerifiable(MlirOperation operation, const char *act) {
            " uses a result of an operation that is in no block. Insert that operation, or replace its uses, first.");
 }
 
-bool isValid(MlirOperation operation, std::string *errors, bool quiet) {
-  struct Recorder {
-    std::string *errors;
-    bool quiet;
-  } recorder = {errors, quiet};
-  if (!isVerifiable(operation)) {
-    if (errors)
-      *errors += "MLIR's verifier cannot look at it";
-    return false;
+/// Whether a text of the verifier is about what an operation is made of. MLIR's code relies on that everywhere, while
+/// what the verifiers of single operations find otherwise, such as a module's attribute without a dialect's prefix,
+/// is no danger as a rule.
+static bool concernsMake(llvm::StringRef text) {
+  for (const char *part :
+       {"requires attribute", "failed to satisfy constraint", "failed to verify constraint", "requires zero ",
+        "requires one ", "requires a single ", "requires at least ", "operand #", "operand count", "operand group",
+        "result #", "result group", "region #", "successor", "non-empty block", "at least one block"})
+    if (text.contains(part))
+      return true;
+  auto [_, number] = text.split("expected "); // "expected 2 operands, but found 1"
+  return !number.empty() && std::isdigit(number.front());
+}
+
+/// What a part of an operation's verifier has against its make, or an empty text. `isValid`: it has nothing at all.
+template <typename Verify> std::string faultOf(mlir::Operation *operation, bool &isValid, Verify &&verify) {
+  CaughtErrors errors(wrap(operation->getContext()));
+  isValid = mlir::succeeded(verify());
+  return isValid || !concernsMake(errors.text) ? std::string() : std::move(errors.text);
+}
+
+/// A block of the operation that has no terminator, in words, or an empty text.
+static std::string faultOfBlocks(mlir::Operation *operation, Use use) {
+  auto kind = operation->getRegisteredInfo();
+  for (mlir::Region &region : operation->getRegions()) {
+    if (region.hasOneBlock() && (use == Use::Driver || !kind || kind->hasTrait<mlir::OpTrait::NoTerminator>() ||
+                                 (use == Use::Passes && region.front().empty())))
+      continue; // nobody looks for a terminator
+    for (mlir::Block &block : region)
+      if (block.empty())
+        return "empty block: expect at least a terminator";
+      else if (!block.back().mightHaveTrait<mlir::OpTrait::IsTerminator>())
+        return "block with no terminator";
   }
-  MlirContext context = mlirOperationGetContext(operation);
-  MlirDiagnosticHandlerID id = mlirContextAttachDiagnosticHandler(
-      context,
-      [](MlirDiagnostic diagnostic, void *data) {
-        auto *recorder = static_cast<Recorder *>(data);
-        if (recorder->errors && mlirDiagnosticGetSeverity(diagnostic) == MlirDiagnosticError) {
-          if (!recorder->errors->empty())
-            *recorder->errors += "; ";
-          mlirDiagnosticPrint(diagnostic, appendTo(*recorder->errors), recorder->errors);
-        }
-        return recorder->quiet ? mlirLogicalResultSuccess() : mlirLogicalResultFailure();
-      },
-      &recorder, nullptr);
-  bool valid = ::mlirOperationVerify(operation);
-  mlirContextDetachDiagnosticHandler(context, id);
-  return valid;
+  return {};
+}
+
+bool isValid(MlirOperation operation) {
+  CaughtErrors errors(mlirOperationGetContext(operation));
+  return isVerifiable(operation) && ::mlirOperationVerify(operation);
+}
+
+std::string findFault(MlirOperation root, Use use, bool tell) {
+  if (isValid(root))
+    return {};
+  if (!isVerifiable(root))
+    return "MLIR's verifier cannot look at it";
+  // In the order of MLIR's verifier, since what comes later relies on what was before.
+  std::string fault;
+  llvm::SmallPtrSet<mlir::Operation *, 4> invalid; // in ways that are no danger
+  unwrap(root)->walk([&](mlir::Operation *operation, const mlir::WalkStage &stage) {
+    auto kind = operation->getRegisteredInfo();
+    bool isValid = true;
+    if (stage.isBeforeAllRegions()) {
+      if (kind)
+        fault = faultOf(operation, isValid, [&] { return kind->verifyInvariants(operation); });
+      if (fault.empty())
+        fault = faultOfBlocks(operation, use);
+      if (!isValid)
+        invalid.insert(operation);
+    }
+    if (stage.isAfterAllRegions() && fault.empty() && kind && !invalid.contains(operation))
+      fault = faultOf(operation, isValid, [&] { return kind->verifyRegionInvariants(operation); });
+    if (fault.empty())
+      return mlir::WalkResult::advance();
+    if (tell)
+      mlir::emitError(operation->getLoc()) << fault;
+    return mlir::WalkResult::interrupt();
+  });
+  return fault;
 }
 
 void requireUsesInside(MlirOperation operation, const char *act) {
@@ -1083,7 +1129,7 @@ void mlirOperationPrintWithFlags(MlirOperation operation, MlirOpPrintingFlags fl
 
 void mlirOperationPrintWithState(MlirOperation operation, MlirAsmState state, MlirStringCallback callback, void *data) {
   // The state has the form that was right for what it was made of, at that time.
-  if (isValid(operation, nullptr, /*quiet=*/true))
+  if (isValid(operation))
     return ::mlirOperationPrintWithState(operation, state, callback, data);
   GenericFlags generic;
   ::mlirOperationPrintWithFlags(operation, generic.flags, callback, data);
@@ -1156,12 +1202,12 @@ MlirLlvmThreadPool mlirContextGetThreadPool(MlirContext context) {
 
 // ---- Whatever runs.
 
-/// Raises ValueError if the operation is not valid.
+/// Raises ValueError if something in the operation is not made as it has to be.
 static void requireValid(MlirOperation operation, const char *act) {
   requireVerifiable(operation, act);
-  std::string errors;
-  if (!isValid(operation, &errors, /*quiet=*/true))
-    refuse(quotedName(operation) + " cannot be " + act + ", since it is not valid: " + errors + ".");
+  std::string fault = findFault(operation, Use::Otherwise);
+  if (!fault.empty())
+    refuse(quotedName(operation) + " cannot be " + act + ", since it is not valid: " + fault + ".");
 }
 
 MlirLogicalResult mlirApplyPatternsAndFoldGreedily(MlirModule module, MlirFrozenRewritePatternSet patterns,

@@ -28,8 +28,7 @@ struct LOT_PYTHON_API UnwindsMlir : std::exception {
   const char *what() const noexcept override { return "a callback failed, outside of a run of the bindings"; }
 };
 
-/// What is to be run on is not valid: MLIR's own code ends the process on much that its verifier reports. A ValueError,
-/// unless it is caught.
+/// What is to be run on is not made as MLIR's own code relies on (see `findFault`). A ValueError, unless it is caught.
 struct LOT_PYTHON_API InvalidIr : nanobind::builtin_exception {
   InvalidIr(std::string brief, const std::string &errors)
       : builtin_exception(nanobind::exception_type::value_error, (brief + errors).c_str()), brief(std::move(brief)) {}
@@ -37,14 +36,14 @@ struct LOT_PYTHON_API InvalidIr : nanobind::builtin_exception {
 };
 
 /// A run of C++ code that may change anything inside of an operation: a pass pipeline, a rewrite driver,
-/// a transform script. Make one, which asks the gate whether that may be run now and verifies the operation, and make the
+/// a transform script. Make one, which asks the gate whether that may be run now and looks at the operation, and make the
 /// call by the functions of changes.h. No Python code runs in between, and the call's DiagnosticScope is there already.
 ///
 /// In structural mode nobody sees what such a run erases, so everything tracked strictly below the root
 /// ends with it (R9): when it begins, whenever it calls Python, and when it is over.
 class LOT_PYTHON_API OpaqueRun {
 public:
-  enum class Driver { None, Greedy, Walk };
+  enum class Driver { None, Passes, Greedy, Walk };
 
   /// `root`: a PyOperation, which the caller keeps alive; `what` has to be a literal.
   template <typename Operation>

@@ -43,9 +43,14 @@ LOT_PYTHON_API void requireVerifiable(MlirOperation operation, const char *act);
 /// Raises ValueError if something inside of `operation` uses a value or block from outside of it.
 LOT_PYTHON_API void requireUsesInside(MlirOperation operation, const char *act);
 
-/// Whether MLIR's verifier accepts the operation. The errors that it reports are appended to a text. They are told to
-/// others too, unless `quiet`.
-LOT_PYTHON_API bool isValid(MlirOperation operation, std::string *errors = nullptr, bool quiet = false);
+/// Whether MLIR's verifier accepts the operation.
+LOT_PYTHON_API bool isValid(MlirOperation operation);
+/// What an operation is to be used for. Rewrite drivers and passes need no terminator where they look for none.
+enum class Use { Driver, Passes, Otherwise };
+/// What is wrong with the make of an operation or of one inside of it: numbers and types of operands and results, regions,
+/// successors, attributes, and terminators of blocks. Empty if nothing is. MLIR ends the process for much of that. With
+/// `tell` it is reported as an error, as the verifier does.
+LOT_PYTHON_API std::string findFault(MlirOperation operation, Use use, bool tell = false);
 
 // ---- What an operation can be made with.
 
