@@ -14,7 +14,6 @@
 #include <dlfcn.h>
 
 #include "llvm-c/Core.h"
-#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -262,7 +261,7 @@ std::string findFault(MlirOperation root, Use use, bool tell) {
     return "MLIR's verifier cannot look at it";
   // In the order of MLIR's verifier, since what comes later relies on what was before.
   std::string fault;
-  llvm::SmallPtrSet<mlir::Operation *, 4> invalid; // in ways that are no danger
+  bool allValid = true; // not even invalid in a way that is no danger
   unwrap(root)->walk([&](mlir::Operation *operation, const mlir::WalkStage &stage) {
     auto kind = operation->getRegisteredInfo();
     bool isValid = true;
@@ -271,10 +270,9 @@ std::string findFault(MlirOperation root, Use use, bool tell) {
         fault = faultOf(operation, isValid, [&] { return kind->verifyInvariants(operation); });
       if (fault.empty())
         fault = faultOfBlocks(operation, use);
-      if (!isValid)
-        invalid.insert(operation);
+      allValid = allValid && isValid;
     }
-    if (stage.isAfterAllRegions() && fault.empty() && kind && !invalid.contains(operation))
+    if (stage.isAfterAllRegions() && fault.empty() && kind && allValid)
       fault = faultOf(operation, isValid, [&] { return kind->verifyRegionInvariants(operation); });
     if (fault.empty())
       return mlir::WalkResult::advance();
