@@ -13,7 +13,7 @@ help:
 	@echo 'make test             builds and tests everything'
 	@echo 'make soak MINUTES=60  runs the random tests for as long as one likes'
 	@echo 'make check-coverage   takes the checks of the bindings out, one by one, and sees whether the tests notice'
-	@echo 'make sanitizers       the C++ tests and a stress under four sanitizers (needs a nightly Rust)'
+	@echo 'make sanitizers       the C++ tests, a stress and the bindings under sanitizers (needs a nightly Rust)'
 	@echo 'make mutants          changes the core in a thousand ways, one by one, and sees whether the tests notice (hours)'
 	@echo 'make bench            measures, and writes docs/benchmarks.md'
 	@echo 'make build            the C library, static and shared, in $(BUILD)/cmake/lib'
@@ -49,6 +49,8 @@ header: setup-library
 
 sanitizers: setup-tests
 	@tools/sanitizers.sh
+	@tools/build.sh bindings
+	@tools/sanitize-bindings.sh
 
 mutants: setup-tests
 	@tools/mutants.sh

@@ -295,7 +295,7 @@ MUTATIONS = [
     (["sequences that run Python code"], "sequences are asked when some operands have been fetched",
      ["arguments.cpp", "                PySequence_Check(items[i].ptr());", "                !BROKEN && PySequence_Check(items[i].ptr());"]),
     (["sequences that run Python code"], "elements that are pointed to are let go of",
-     ["containers.h", "      for (nanobind::object &element : elements)\n", "      for (nanobind::object &element : BROKEN ? llvm::MutableArrayRef<nanobind::object>() : llvm::MutableArrayRef<nanobind::object>(elements))\n"]),
+     ["containers.h", "        cleanup->append(element.release().ptr());", "        if (!BROKEN)\n          cleanup->append(element.release().ptr());"]),
     (["sequences that run Python code"], "a list of numbers is read while it changes",
      ["containers.h", "    llvm::SmallVector<nanobind::object, 8> elements;\n",
       "    llvm::SmallVector<nanobind::object, 8> elements;\n"

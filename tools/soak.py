@@ -141,9 +141,32 @@ def fuzz():
     )
 
 
+def bindings():
+    """Random programs, and evil arguments, on the Python bindings with AddressSanitizer."""
+    script = str(ROOT / "tools" / "sanitize-bindings.sh")
+    if not (ROOT / "build" / "upstream" / "tracked.stamp").exists():
+        print("!!! NOT RUN: the Python bindings. They are not built: `make bindings`")
+        return []
+    if subprocess.run([script, "build"], cwd=ROOT).returncode:
+        sys.exit("the bindings do not build with AddressSanitizer")
+    return [
+        Part(
+            name,
+            [script, kind],
+            [(r"^(\d+) " + figure, figure)],
+            arguments=lambda seconds: [str(seconds)],
+            is_limited=False,
+        )
+        for name, kind, figure in (
+            ("programs on the bindings", "random", "random programs with AddressSanitizer"),
+            ("arguments for the bindings", "evil", "evil calls with AddressSanitizer"),
+        )
+    ]
+
+
 def parts_of(minutes):
     """Everything that takes part. A part that cannot be run here is None, and has said so."""
-    parts = [model(), model_small(), stress(), memory(minutes), fuzz()]
+    parts = [model(), model_small(), stress(), memory(minutes), fuzz(), *bindings()]
     return [part for part in parts if part]
 
 
