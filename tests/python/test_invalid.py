@@ -203,6 +203,28 @@ def test_a_state_of_something_valid_does_not_print_what_is_not(ctx):
         assert file.getvalue().startswith("func.func @f()")
 
 
+def test_what_is_beside_something_invalid_is_printed(ctx):
+    module, function, ret = without_attribute(ctx)
+    with ctx:
+        assert str(ret).startswith('"func.return"')  # MLIR would ask the constant for a name
+        assert '"func.return"' in ret.operation.get_asm(use_local_scope=True, assume_verified=True)
+        assert "value" not in str(ret.operands[0].owner)
+        assert "arith.constant" in str(ret.operands[0])
+        ir.AsmState(ret.operands[0])
+        assert '"func.return"' in str(function.regions[0].blocks[0])
+        valid = ir.Module.parse("func.func @f() { return }")
+        assert str(valid.body.operations[0].regions[0].blocks[0]).strip().endswith("return")
+
+
+def test_what_is_not_valid_is_not_written_as_bytecode(ctx):
+    module, function, _ = without_attribute(ctx)
+    del function.operation.attributes["function_type"]
+    with pytest.raises(ValueError, match="cannot be written as bytecode.*'function_type'"):
+        module.operation.write_bytecode(io.BytesIO())
+    with ctx:
+        ir.Module.parse("func.func @f() { return }").operation.write_bytecode(io.BytesIO())
+
+
 def test_questions_about_structured_operations_need_valid_ones(ctx):
     text = """
     func.func @f(%a: tensor<4x8xf32>, %b: tensor<8x4xf32>, %c: tensor<4x4xf32>) -> tensor<4x4xf32> {

@@ -1118,9 +1118,27 @@ public:
 };
 } // namespace
 
+/// Whether all operations beside the one that is printed, and around it, can be asked for names of their values: MLIR
+/// numbers the whole tree, and verifies only what is printed.
+static bool canBeAskedForNames(MlirOperation printed) {
+  MlirOperation root = rootOf(printed);
+  if (root.ptr == printed.ptr)
+    return true;
+  CaughtErrors errors(mlirOperationGetContext(root));
+  return !unwrap(root)
+              ->walk<mlir::WalkOrder::PreOrder>([](mlir::Operation *operation) {
+                auto kind = operation->getRegisteredInfo();
+                if (!kind || !kind->hasInterface<mlir::OpAsmOpInterface>() ||
+                    mlir::succeeded(kind->verifyInvariants(operation)))
+                  return mlir::WalkResult::advance();
+                return mlir::WalkResult::interrupt();
+              })
+              .wasInterrupted();
+}
+
 void mlirOperationPrintWithFlags(MlirOperation operation, MlirOpPrintingFlags flags, MlirStringCallback callback,
                                  void *data) {
-  if (!isVerifiable(operation))
+  if (!isVerifiable(operation) || !canBeAskedForNames(operation))
     mlirOpPrintingFlagsPrintGenericOpForm(flags);
   ::mlirOperationPrintWithFlags(operation, flags, callback, data);
 }
@@ -1134,7 +1152,7 @@ void mlirOperationPrintWithState(MlirOperation operation, MlirAsmState state, Ml
 }
 
 void mlirOperationDump(MlirOperation operation) {
-  if (isVerifiable(operation))
+  if (isVerifiable(operation) && canBeAskedForNames(operation))
     return ::mlirOperationDump(operation);
   GenericFlags generic;
   std::string text;
@@ -1146,6 +1164,8 @@ void mlirBlockPrint(MlirBlock block, MlirStringCallback callback, void *data) {
   MlirOperation owner = mlirBlockGetParentOperation(block);
   if (!mlirOperationIsNull(owner))
     requireVerifiable(owner, "printed block by block");
+  if (!mlirOperationIsNull(owner) && isValid(owner) && !canBeAskedForNames(owner))
+    refuse(quotedName(owner) + " cannot be printed block by block, since something around it is not valid: print the operation.");
   ::mlirBlockPrint(block, callback, data);
 }
 
@@ -1155,7 +1175,7 @@ static MlirOperation ownerOf(MlirValue value) {
 }
 
 void mlirValuePrint(MlirValue value, MlirStringCallback callback, void *data) {
-  if (mlirValueIsABlockArgument(value) || isVerifiable(ownerOf(value)))
+  if (mlirValueIsABlockArgument(value) || (isVerifiable(ownerOf(value)) && canBeAskedForNames(ownerOf(value))))
     return ::mlirValuePrint(value, callback, data);
   GenericFlags generic;
   ::mlirOperationPrintWithFlags(ownerOf(value), generic.flags, callback, data);
@@ -1167,7 +1187,7 @@ void mlirValueDump(MlirValue value) {
 }
 
 MlirAsmState mlirAsmStateCreateForOperation(MlirOperation operation, MlirOpPrintingFlags flags) {
-  if (!isVerifiable(operation))
+  if (!isVerifiable(operation) || !canBeAskedForNames(operation))
     mlirOpPrintingFlagsPrintGenericOpForm(flags);
   return ::mlirAsmStateCreateForOperation(operation, flags);
 }
@@ -1176,19 +1196,28 @@ MlirAsmState mlirAsmStateCreateForValue(MlirValue value, MlirOpPrintingFlags fla
   MlirOperation owner = ownerOf(value);
   if (mlirOperationIsNull(owner))
     refuse("The value is a block argument of a block that is in no operation.");
-  if (!isVerifiable(owner))
+  if (!isVerifiable(owner) || !canBeAskedForNames(owner))
     mlirOpPrintingFlagsPrintGenericOpForm(flags);
   return ::mlirAsmStateCreateForValue(value, flags);
 }
 
+/// The writer takes attributes that an operation has to have for granted.
+static void requireComplete(MlirOperation operation) {
+  std::string fault = findFault(operation, Use::Driver);
+  if (!fault.empty())
+    refuse(quotedName(operation) + " cannot be written as bytecode, since it is not valid: " + fault + ".");
+}
+
 void mlirOperationWriteBytecode(MlirOperation operation, MlirStringCallback callback, void *data) {
   requireUsesInside(operation, "written as bytecode");
+  requireComplete(operation);
   ::mlirOperationWriteBytecode(operation, callback, data);
 }
 
 MlirLogicalResult mlirOperationWriteBytecodeWithConfig(MlirOperation operation, MlirBytecodeWriterConfig config,
                                                        MlirStringCallback callback, void *data) {
   requireUsesInside(operation, "written as bytecode");
+  requireComplete(operation);
   return ::mlirOperationWriteBytecodeWithConfig(operation, config, callback, data);
 }
 
