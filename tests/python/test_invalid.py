@@ -216,6 +216,16 @@ def test_what_is_beside_something_invalid_is_printed(ctx):
         assert str(valid.body.operations[0].regions[0].blocks[0]).strip().endswith("return")
 
 
+def test_a_branch_in_no_block_is_printed(ctx):
+    with ctx:
+        module = ir.Module.parse(BRANCHES)
+        branch = module.body.operations[0].regions[0].blocks[0].operations[0].operation
+        branch.detach_from_parent()
+        assert str(branch).startswith('"cf.cond_br"')
+        with pytest.raises(ValueError, match="successors and is in no block"):
+            branch.verify()
+
+
 def test_what_is_not_valid_is_not_written_as_bytecode(ctx):
     module, function, _ = without_attribute(ctx)
     del function.operation.attributes["function_type"]

@@ -165,6 +165,8 @@ MlirOperation rootOf(MlirOperation operation) {
 /// Why the verifier of an operation would end the process, or null. These are faults of MLIR 22.1.8's verifiers, found
 /// by tests/python/evil_operations.py.
 static const char *faultOfVerifier(mlir::Operation *operation) {
+  if (operation->getNumSuccessors() != 0 && !operation->getBlock())
+    return "it has successors and is in no block";
   llvm::StringRef dialect = operation->getName().getDialectNamespace();
   llvm::StringRef name = operation->getName().getStringRef();
   if (dialect == "linalg" && operation->getNumRegions() == 1 && operation->getNumOperands() == 0)
@@ -180,6 +182,8 @@ static const char *faultOfVerifier(mlir::Operation *operation) {
 
 /// An operation below `root`, or it itself, that its verifier cannot look at; or null.
 static MlirOperation findFaulty(MlirOperation root) {
+  if (faultOfVerifier(unwrap(root)))
+    return root; // only this one can be in no block
   mlir::MLIRContext *context = unwrap(root)->getContext();
   if (!context->getLoadedDialect("linalg") && !context->getLoadedDialect("omp") && !context->getLoadedDialect("ub"))
     return {nullptr};
