@@ -141,6 +141,22 @@ def test_what_is_only_not_as_a_dialect_wants_it_is_run_on(ctx, run):
             assert function.operation.name == "func.func"
 
 
+def test_values_have_to_dominate_their_uses(ctx):
+    with ctx:
+        module = ir.Module.parse("func.func @f() -> i32 { %0 = arith.constant 1 : i32 return %0 : i32 }")
+        module.operation.attributes["number"] = ir.UnitAttr.get()  # the verifier stops here
+        constant, ret = module.body.operations[0].regions[0].blocks[0].operations
+        other = ir.Operation.create("t.other", loc=ir.Location.unknown(), ip=ir.InsertionPoint(ret))
+        use = ir.Operation.create(
+            "t.use", operands=[constant.result], loc=ir.Location.unknown(), ip=ir.InsertionPoint(ret)
+        )
+        use.move_before(constant.operation)
+        with pytest.raises(ValueError, match="does not dominate"):
+            run_greedily(module)
+        use.move_after(other)
+        run_greedily(module)
+
+
 def test_a_script_that_is_not_valid_is_not_run(ctx):
     with ctx:
         payload, script = ir.Module.parse("module {}"), ir.Module.parse(SCRIPT)

@@ -167,6 +167,9 @@ MlirOperation rootOf(MlirOperation operation) {
 static const char *faultOfVerifier(mlir::Operation *operation) {
   if (operation->getNumSuccessors() != 0 && !operation->getBlock())
     return "it has successors and is in no block";
+  for (mlir::Block *successor : operation->getSuccessors())
+    if (!successor)
+      return "a block that it branches to has gone";
   llvm::StringRef dialect = operation->getName().getDialectNamespace();
   llvm::StringRef name = operation->getName().getStringRef();
   if (dialect == "linalg" && operation->getNumRegions() == 1 && operation->getNumOperands() == 0)
@@ -182,11 +185,6 @@ static const char *faultOfVerifier(mlir::Operation *operation) {
 
 /// An operation below `root`, or it itself, that its verifier cannot look at; or null.
 static MlirOperation findFaulty(MlirOperation root) {
-  if (faultOfVerifier(unwrap(root)))
-    return root; // only this one can be in no block
-  mlir::MLIRContext *context = unwrap(root)->getContext();
-  if (!context->getLoadedDialect("linalg") && !context->getLoadedDialect("omp") && !context->getLoadedDialect("ub"))
-    return {nullptr};
   MlirOperation found = {nullptr};
   unwrap(root)->walk<mlir::WalkOrder::PreOrder>([&](mlir::Operation *operation) {
     if (!faultOfVerifier(operation))
@@ -258,6 +256,26 @@ bool isValid(MlirOperation operation) {
   return isVerifiable(operation) && ::mlirOperationVerify(operation);
 }
 
+/// What the verifier says of values that do not dominate their uses, or an empty text. Everything is made as it has to be,
+/// but the verifier may have stopped at an operation that is invalid in another way.
+static std::string findUndominated(mlir::Operation *root) {
+  std::string text;
+  {
+    CaughtErrors errors(wrap(root->getContext()));
+    if (::mlirOperationVerify(wrap(root)))
+      return {};
+    text = std::move(errors.text);
+  }
+  if (llvm::StringRef(text).contains("does not dominate"))
+    return text;
+  for (mlir::Region &region : root->getRegions())
+    for (mlir::Operation &inner : region.getOps())
+      if (inner.getNumRegions() != 0)
+        if (text = findUndominated(&inner); !text.empty())
+          return text;
+  return {};
+}
+
 std::string findFault(MlirOperation root, Use use, bool tell) {
   if (isValid(root))
     return {};
@@ -284,6 +302,11 @@ std::string findFault(MlirOperation root, Use use, bool tell) {
       mlir::emitError(operation->getLoc()) << fault;
     return mlir::WalkResult::interrupt();
   });
+  if (fault.empty()) {
+    fault = findUndominated(unwrap(root));
+    if (tell && !fault.empty())
+      mlir::emitError(unwrap(root)->getLoc()) << fault;
+  }
   return fault;
 }
 
