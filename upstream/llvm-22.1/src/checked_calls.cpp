@@ -1061,6 +1061,18 @@ void mlirOperationSetAttributeByName(MlirOperation operation, MlirStringRef name
   ::mlirOperationSetAttributeByName(operation, name, attribute);
 }
 
+MlirOperation mlirOperationClone(MlirOperation operation) {
+  auto lacksSuccessor = [](mlir::Operation *inner) {
+    for (mlir::Block *successor : inner->getSuccessors())
+      if (!successor)
+        return mlir::WalkResult::interrupt();
+    return mlir::WalkResult::advance();
+  };
+  if (unwrap(operation)->walk(lacksSuccessor).wasInterrupted())
+    refuse(quotedName(operation) + " cannot be cloned: a block that something in it branches to has gone.");
+  return ::mlirOperationClone(operation);
+}
+
 /// What the inference of types takes as attributes and properties. Nothing can tell what a capsule with properties has.
 static void requireInferable(MlirAttribute attributes, void *properties) {
   if (!mlirAttributeIsNull(attributes) && !mlirAttributeIsADictionary(attributes))

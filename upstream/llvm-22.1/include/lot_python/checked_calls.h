@@ -153,6 +153,7 @@ namespace checked {
   X(mlirOperationWriteBytecode)                                                                                        \
   X(mlirOperationWriteBytecodeWithConfig)                                                                              \
   X(mlirOperationSetAttributeByName)                                                                                   \
+  X(mlirOperationClone)                                                                                                \
   X(mlirOperationCreate)                                                                                               \
   X(mlirInferTypeOpInterfaceInferReturnTypes)                                                                          \
   X(mlirInferShapedTypeOpInterfaceInferReturnTypes)                                                                    \
@@ -276,6 +277,7 @@ LOT_PYTHON_CHECKED_CALLS(LOT_PYTHON_SAME)
 #define mlirOperationWriteBytecode lot_python::checked::mlirOperationWriteBytecode
 #define mlirOperationWriteBytecodeWithConfig lot_python::checked::mlirOperationWriteBytecodeWithConfig
 #define mlirOperationSetAttributeByName lot_python::checked::mlirOperationSetAttributeByName
+#define mlirOperationClone lot_python::checked::mlirOperationClone
 #define mlirOperationCreate lot_python::checked::mlirOperationCreate
 #define mlirInferTypeOpInterfaceInferReturnTypes lot_python::checked::mlirInferTypeOpInterfaceInferReturnTypes
 #define mlirInferShapedTypeOpInterfaceInferReturnTypes lot_python::checked::mlirInferShapedTypeOpInterfaceInferReturnTypes
