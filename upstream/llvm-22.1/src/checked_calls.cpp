@@ -1175,9 +1175,14 @@ static bool canBeAskedForNames(MlirOperation printed) {
               .wasInterrupted();
 }
 
+/// MLIR verifies the tree that it numbers, or what is printed of it.
+static bool isPrintable(MlirOperation operation) {
+  return isVerifiable(rootOf(operation)) && canBeAskedForNames(operation);
+}
+
 void mlirOperationPrintWithFlags(MlirOperation operation, MlirOpPrintingFlags flags, MlirStringCallback callback,
                                  void *data) {
-  if (!isVerifiable(operation) || !canBeAskedForNames(operation))
+  if (!isPrintable(operation))
     mlirOpPrintingFlagsPrintGenericOpForm(flags);
   ::mlirOperationPrintWithFlags(operation, flags, callback, data);
 }
@@ -1191,7 +1196,7 @@ void mlirOperationPrintWithState(MlirOperation operation, MlirAsmState state, Ml
 }
 
 void mlirOperationDump(MlirOperation operation) {
-  if (isVerifiable(operation) && canBeAskedForNames(operation))
+  if (isPrintable(operation))
     return ::mlirOperationDump(operation);
   GenericFlags generic;
   std::string text;
@@ -1214,7 +1219,7 @@ static MlirOperation ownerOf(MlirValue value) {
 }
 
 void mlirValuePrint(MlirValue value, MlirStringCallback callback, void *data) {
-  if (mlirValueIsABlockArgument(value) || (isVerifiable(ownerOf(value)) && canBeAskedForNames(ownerOf(value))))
+  if (mlirValueIsABlockArgument(value) || isPrintable(ownerOf(value)))
     return ::mlirValuePrint(value, callback, data);
   GenericFlags generic;
   ::mlirOperationPrintWithFlags(ownerOf(value), generic.flags, callback, data);
@@ -1226,7 +1231,7 @@ void mlirValueDump(MlirValue value) {
 }
 
 MlirAsmState mlirAsmStateCreateForOperation(MlirOperation operation, MlirOpPrintingFlags flags) {
-  if (!isVerifiable(operation) || !canBeAskedForNames(operation))
+  if (!isPrintable(operation))
     mlirOpPrintingFlagsPrintGenericOpForm(flags);
   return ::mlirAsmStateCreateForOperation(operation, flags);
 }
@@ -1235,7 +1240,7 @@ MlirAsmState mlirAsmStateCreateForValue(MlirValue value, MlirOpPrintingFlags fla
   MlirOperation owner = ownerOf(value);
   if (mlirOperationIsNull(owner))
     refuse("The value is a block argument of a block that is in no operation.");
-  if (!isVerifiable(owner) || !canBeAskedForNames(owner))
+  if (!isPrintable(owner))
     mlirOpPrintingFlagsPrintGenericOpForm(flags);
   return ::mlirAsmStateCreateForValue(value, flags);
 }
