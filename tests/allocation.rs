@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
-use live_object_tracker::{Description, Ref, Tracker};
+use live_object_tracker::{Description, Ref, Tracker, set_death_log_capacity};
 
 struct Counting;
 
@@ -174,4 +174,36 @@ fn an_idle_tracker_is_small() {
     assert!(size <= 64 * 1024, "{size} bytes");
     third.destroy_tracker().unwrap();
     second.destroy_tracker().unwrap();
+}
+
+#[test]
+fn r12_memory_of_a_death_log_that_shrinks_is_given_back() {
+    let _alone = ALONE.lock();
+    let tracker = Tracker::new("test").unwrap();
+    let end_one = || track(tracker, at(1), &[]).release().unwrap();
+    set_death_log_capacity(1 << 20).unwrap();
+    end_one();
+    let large = BYTES.load(Ordering::Relaxed);
+    set_death_log_capacity(1 << 16).unwrap();
+    end_one();
+    let given_back = large - BYTES.load(Ordering::Relaxed);
+    assert!(given_back >= 40 << 20, "{given_back} bytes");
+    tracker.destroy_tracker().unwrap();
+}
+
+#[test]
+fn r12_a_tracker_that_is_cleared_gives_memory_back() {
+    let _alone = ALONE.lock();
+    let tracker = Tracker::new("test").unwrap();
+    track(tracker, at(1), &[]).release().unwrap(); // The death log has its memory now.
+    let before = BYTES.load(Ordering::Relaxed);
+    for n in 0..200_000 {
+        track(tracker, at(n), &[]);
+    }
+    let full = BYTES.load(Ordering::Relaxed) - before;
+    tracker.clear_scope(1).unwrap();
+    let left = BYTES.load(Ordering::Relaxed) - before;
+    // Filters are never freed.
+    assert!(left <= full / 2, "{left} bytes of {full} are left");
+    tracker.destroy_tracker().unwrap();
 }

@@ -1359,3 +1359,30 @@ fn reports_show_every_node() {
         "{dot}"
     );
 }
+
+/// A line is indented by its depth, up to 30. A deeper one says its depth.
+#[test]
+fn reports_in_text_show_depths_and_user_pointers() {
+    let tracker = tracker();
+    let ancestors: Vec<usize> = (2..=32).map(at).collect();
+    let description = Description {
+        object: at(1),
+        scope: 1,
+        ancestors: Some(&ancestors),
+        user: 0xabc,
+        ..Default::default()
+    };
+    tracker.track(&description).unwrap();
+    tracker.place(at(40), &[]);
+    let mut text = String::new();
+    tracker.report(Format::Text, &mut text).unwrap();
+    for depth in 0..=30 {
+        let line = format!("\n{:2$}{:#x} (anchor)", "", at(32 - depth), 2 + 2 * depth);
+        assert!(text.contains(&line), "{depth}: {text}");
+    }
+    let deepest = format!("\n{:62}[depth 31] {:#x} epoch ", "", at(1));
+    assert!(text.contains(&deepest), "{text}");
+    assert_eq!(text.matches("[depth").count(), 1, "{text}");
+    assert_eq!(text.matches(" user ").count(), 1, "{text}");
+    assert!(text.contains(" kind 0 user 0xabc scope "), "{text}");
+}

@@ -103,6 +103,9 @@ mod tests {
             lot::LOT_ERROR_INTERNAL
         );
         assert_eq!(internal_errors(), before + 2);
+        let tracker = crate::Tracker::new("counted").unwrap();
+        assert_eq!(tracker.stats().unwrap().internal_errors, before + 2);
+        tracker.destroy_tracker().unwrap();
         let message = LAST_MESSAGE.get().to_str().unwrap();
         assert!(
             message.contains("a bug in the live object tracker"),
