@@ -27,6 +27,29 @@ module {
 """
 
 
+BRANCH_BESIDE_A_LOOP = """
+module {
+  func.func @f(%a: i1, %n: i32) -> i32 {
+    %i = arith.constant 7 : i32
+    %j = arith.addi %n, %i : i32
+    %r = scf.if %a -> i32 {
+      %k = arith.muli %j, %n : i32
+      scf.yield %k : i32
+    } else {
+      scf.yield %j : i32
+    }
+    "test.holder"() ({
+      "test.before"() : () -> ()
+      cf.br ^next(%r : i32)
+    ^next(%b: i32):
+      "test.last"(%b) : (i32) -> ()
+    }) : () -> ()
+    return %r : i32
+  }
+}
+"""
+
+
 def without_terminator(ctx):
     """A module in which a block has no terminator, the function, and an operation of it that lives on."""
     with ctx:
@@ -155,6 +178,169 @@ def test_values_have_to_dominate_their_uses(ctx):
             run_greedily(module)
         use.move_after(other)
         run_greedily(module)
+
+
+def named(module, name):
+    """The first operation of that name."""
+    found = []
+
+    def visit(op):
+        if op.name == name:
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found[0]
+
+
+def move_a_branch_elsewhere(module):
+    named(module, "cf.br").move_before(named(module, "arith.muli"))
+
+
+def put_something_behind_a_branch(module):
+    named(module, "test.before").move_after(named(module, "cf.br"))
+
+
+def use_what_comes_later(module):
+    named(module, "arith.addi").operands[0] = named(module, "scf.if").results[0]
+
+
+def use_itself(module):
+    add = named(module, "arith.addi")
+    add.operands[0] = add.results[0]
+
+
+def let_all_use_what_comes_later(module):
+    named(module, "arith.constant").results[0].replace_all_uses_with(named(module, "scf.if").results[0])
+
+
+def use_what_is_inside_of_another_region(module):
+    named(module, "func.return").operands[0] = named(module, "arith.muli").results[0]
+
+
+def use_a_value_of_another_type(module):
+    named(module, "arith.addi").operands[0] = named(module, "func.func").regions[0].blocks[0].arguments[0]
+
+
+def change_the_type_of_a_result(module):
+    named(module, "arith.muli").results[0].set_type(ir.IntegerType.get_signless(1))
+
+
+def change_the_type_of_an_argument(module):
+    named(module, "func.func").regions[0].blocks[0].arguments[1].set_type(ir.IntegerType.get_signless(1))
+
+
+def take_an_argument_away(module):
+    named(module, "test.last").operands[0] = named(module, "scf.if").results[0]
+    named(module, "test.holder").regions[0].blocks[1].erase_argument(0)
+
+
+def add_an_argument(module):
+    named(module, "test.holder").regions[0].blocks[1].add_argument(ir.IntegerType.get_signless(32), ir.Location.unknown())
+
+
+def take_an_attribute_away(module):
+    del named(module, "arith.constant").attributes["value"]
+
+
+def erase_a_terminator(module):
+    rewriter.erase_op(named(module, "scf.yield"))
+
+
+def move_an_operation_before_what_it_uses(module):
+    named(module, "scf.if").move_before(named(module, "arith.constant"))
+
+
+def move_what_is_used_behind_its_users(module):
+    named(module, "arith.constant").move_before(named(module, "func.return"))
+
+
+def move_a_block_away(module):
+    named(module, "test.holder").regions[0].blocks[1].append_to(named(module, "func.func").regions[0])
+
+
+def add_an_empty_block(module):
+    named(module, "func.func").regions[0].blocks.append()
+
+
+def replace_by_what_does_not_dominate(module):
+    rewriter.replace_op(named(module, "arith.addi"), [named(module, "scf.if").results[0]])
+
+
+EDITS = [edit for name, edit in list(globals().items()) if name.split("_")[0] in (
+    "move", "put", "use", "let", "change", "take", "add", "erase", "replace")]
+rewriter = None  # of the pattern that is at work
+
+
+def run_with_pattern(module, edit, greedily):
+    """Runs a driver with a pattern that does `edit` when it sees the function for the first time."""
+
+    def pattern(op, of_pattern):
+        global rewriter
+        if done:
+            return True
+        done.append(1)
+        rewriter = of_pattern
+        edit(module)
+
+    done = []
+    patterns = rewrite.RewritePatternSet()
+    patterns.add("func.func", pattern)
+    if greedily:
+        rewrite.apply_patterns_and_fold_greedily(module, patterns.freeze())
+    else:
+        rewrite.walk_and_apply_patterns(module.operation, patterns.freeze())
+    assert done
+
+
+@pytest.mark.parametrize("greedily", [True, False])
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_driver_stops_when_a_pattern_has_left_something_not_valid(ctx, edit, greedily):
+    if not greedily and edit in (erase_a_terminator, replace_by_what_does_not_dominate):
+        pytest.skip("there only what was matched may be erased, and what is inside of it")
+    with ctx, ir.Location.unknown():
+        module = ir.Module.parse(BRANCH_BESIDE_A_LOOP)
+        with pytest.raises(ValueError, match="a rewrite pattern has left 'builtin.module' not valid: "):
+            run_with_pattern(module, edit, greedily)
+        # Another one begins with the same finding, and works when something else is run on.
+        with pytest.raises(ValueError, match="not valid"):
+            run_greedily(module)
+        run_greedily(ir.Module.parse(BRANCHES))
+        assert "test.holder" in str(module)
+
+
+@pytest.mark.parametrize("edit", [edit for edit in EDITS if "rewriter" not in edit.__code__.co_names])
+def test_a_pass_fails_when_it_has_left_something_not_valid(ctx, edit):
+    with ctx, ir.Location.unknown():
+        module = ir.Module.parse(BRANCH_BESIDE_A_LOOP)
+        manager = passmanager.PassManager("builtin.module")
+        manager.enable_verifier(False)
+        manager.add(lambda op, pass_: edit(module) and None)
+        manager.add("canonicalize,cse,sccp")
+        with pytest.raises(ir.MLIRError, match="a Python pass has left 'builtin.module' not valid"):
+            manager.run(module.operation)
+
+
+@pytest.mark.parametrize("greedily", [True, False])
+def test_a_driver_goes_on_when_a_pattern_has_left_something_valid(ctx, greedily):
+    def edit(module):
+        add, constant = named(module, "arith.addi"), named(module, "arith.constant")
+        # Not valid on the way.
+        constant.move_after(add)
+        add.move_after(constant)
+        type = add.operands[0].type
+        add.results[0].set_type(ir.IntegerType.get_signless(8))
+        add.results[0].set_type(type)
+        block = named(module, "test.holder").regions[0].blocks.append()
+        branch = named(module, "cf.br")
+        with ir.InsertionPoint(block):
+            ir.Operation.create("cf.br", operands=[constant.results[0]], successors=[branch.successors[0]])
+        add.attributes["x"] = ir.UnitAttr.get()
+
+    with ctx, ir.Location.unknown():
+        module = ir.Module.parse(BRANCH_BESIDE_A_LOOP)
+        run_with_pattern(module, edit, greedily)
+        assert module.operation.verify()
 
 
 def test_a_script_that_is_not_valid_is_not_run(ctx):

@@ -82,6 +82,30 @@ void OpaqueRun::endAllBelow() noexcept {
 
 OpaqueRun *OpaqueRun::current() { return currentRun; }
 
+void OpaqueRun::noteEdit(MlirOperation operation, Edit edit) {
+  edited = true;
+  if (driver >= Driver::Greedy)
+    edits[operation.ptr] |= edit;
+}
+
+void OpaqueRun::forgetEdits(MlirOperation ended) {
+  if (edits.empty())
+    return;
+  edits.remove_if([&](const auto &edit) { return encloses(ended, MlirOperation{edit.first}); });
+}
+
+void OpaqueRun::inspectEdits(const char *where) noexcept {
+  if (!std::exchange(edited, false))
+    return;
+  bool passes = driver == Driver::Passes;
+  std::string fault = passes ? findFault(root, Use::Passes, /*tell=*/true) : findFault(edits);
+  edits.clear();
+  if (fault.empty())
+    return;
+  unsound = !passes;
+  fail(std::make_exception_ptr(InvalidIr(std::string(where) + " has left " + quotedName(root) + " not valid", ": " + fault)));
+}
+
 void OpaqueRun::enterCallback() noexcept {
   for (OpaqueRun *run = this; run; run = run->outer)
     run->endAllBelow();

@@ -2,6 +2,7 @@
 #include "lot_python/changes.h"
 
 #include "lot_python/checked_calls.h"
+#include "lot_python/edits.h"
 #include "mlir-c/Dialect/Linalg.h"
 #include "mlir-c/Dialect/Transform/Interpreter.h"
 
@@ -38,21 +39,25 @@ void requireEditableOwner(MlirValue value) {
 
 void setAttribute(MlirOperation operation, MlirStringRef name, MlirAttribute value) {
   requireEditable(operation);
+  noteEdit(operation, Edit::Itself | Edit::Regions);
   mlirOperationSetAttributeByName(operation, name, value);
 }
 
 bool removeAttribute(MlirOperation operation, MlirStringRef name) {
   requireEditable(operation);
+  noteEdit(operation, Edit::Itself | Edit::Regions);
   return mlirOperationRemoveAttributeByName(operation, name);
 }
 
 void setOperand(MlirOperation operation, intptr_t index, MlirValue value) {
   requireEditable(operation);
+  noteEdit(operation, Edit::Itself);
   mlirOperationSetOperand(operation, index, value);
 }
 
 void setSuccessor(MlirOperation operation, intptr_t index, MlirBlock block) {
   requireEditable(operation);
+  noteEdit(operation, Edit::Itself);
   mlirOperationSetSuccessor(operation, index, block);
 }
 
@@ -63,11 +68,13 @@ void setLocation(MlirOperation operation, MlirLocation location) {
 
 void setType(MlirValue value, MlirType type) {
   requireEditableOwner(value);
+  noteEditOfType(value);
   mlirValueSetType(value, type);
 }
 
 void setArgumentType(MlirValue argument, MlirType type) {
   requireEditableOwner(argument);
+  noteEditOfType(argument);
   mlirBlockArgumentSetType(argument, type);
 }
 
@@ -78,21 +85,25 @@ void setArgumentLocation(MlirValue argument, MlirLocation location) {
 
 MlirValue addArgument(MlirBlock block, MlirType type, MlirLocation location) {
   requireEditableIn(block);
+  noteEditOfArguments(block);
   return mlirBlockAddArgument(block, type, location);
 }
 
 void replaceUsesOfWith(MlirOperation user, MlirValue of, MlirValue with) {
   requireEditable(user);
+  noteEdit(user, Edit::Itself);
   mlirOperationReplaceUsesOfWith(user, of, with);
 }
 
 void replaceAllUses(MlirValue of, MlirValue with) {
   requireEditableOwner(of);
+  noteEditOfUsers(of);
   mlirValueReplaceAllUsesOfWith(of, with);
 }
 
 void replaceAllUsesExcept(MlirValue of, MlirValue with, intptr_t count, MlirOperation *users) {
   requireEditableOwner(of);
+  noteEditOfUsers(of);
   mlirValueReplaceAllUsesExcept(of, with, count, users);
 }
 
@@ -103,6 +114,7 @@ MlirLogicalResult replaceAllSymbolUses(MlirStringRef from, MlirStringRef to, Mli
 
 void fillLinalgRegion(MlirOperation operation) {
   requireEditable(operation);
+  noteEdit(operation, Edit::Inside);
   mlirLinalgFillBuiltinNamedOpRegion(operation);
 }
 
@@ -111,41 +123,49 @@ void fillLinalgRegion(MlirOperation operation) {
 void insertOperation(MlirBlock block, MlirOperation before, MlirOperation operation) {
   requireEditableIn(block);
   mlirBlockInsertOwnedOperationBefore(block, before, operation);
+  noteEditOfPlace(operation);
 }
 
 void moveOperation(MlirBlock block, MlirOperation before, MlirOperation operation) {
   requireEditableIn(block);
   requireStays(operation, mlirBlockGetParentOperation(block));
+  noteEditOfPlace(operation);
   if (!mlirOperationIsNull(before)) {
     mlirOperationMoveBefore(operation, before);
   } else {
     mlirOperationRemoveFromParent(operation);
     mlirBlockAppendOwnedOperation(block, operation);
   }
+  noteEditOfPlace(operation);
 }
 
 void removeFromParent(MlirOperation operation) {
   requireChangeable(operation);
+  noteEditOfPlace(operation);
   mlirOperationRemoveFromParent(operation);
 }
 
 void insertFirstBlock(MlirOperation owner, MlirRegion region, MlirBlock block) {
   requireEditable(owner);
+  noteEdit(owner, Edit::Regions);
   mlirRegionInsertOwnedBlock(region, 0, block);
 }
 
 void insertBlockBefore(MlirBlock reference, MlirBlock block) {
   requireEditableIn(reference);
+  noteEdit(mlirBlockGetParentOperation(reference), Edit::Regions);
   mlirRegionInsertOwnedBlockBefore(mlirBlockGetParentRegion(reference), reference, block);
 }
 
 void insertBlockAfter(MlirBlock reference, MlirBlock block) {
   requireEditableIn(reference);
+  noteEdit(mlirBlockGetParentOperation(reference), Edit::Regions);
   mlirRegionInsertOwnedBlockAfter(mlirBlockGetParentRegion(reference), reference, block);
 }
 
 void appendBlock(MlirOperation owner, MlirRegion region, MlirBlock block) {
   requireEditable(owner);
+  noteEdit(owner, Edit::Regions);
   mlirRegionAppendOwnedBlock(region, block);
 }
 
@@ -154,35 +174,51 @@ void moveBlock(MlirOperation owner, MlirRegion region, MlirBlock block) {
   requireChangeable(source, /*inside=*/true);
   requireChangeable(owner, /*inside=*/true);
   requireStays(source, owner);
+  noteEdit(source, Edit::Inside);
+  noteEdit(owner, Edit::Inside);
   mlirBlockDetach(block);
   mlirRegionAppendOwnedBlock(region, block);
 }
 
 MlirAttribute insertSymbol(MlirOperation owner, MlirSymbolTable table, MlirOperation symbol) {
   requireEditable(owner);
-  return mlirSymbolTableInsert(table, symbol);
+  MlirAttribute name = mlirSymbolTableInsert(table, symbol);
+  noteEditOfPlace(symbol);
+  return name;
 }
 
 // ---- Ends.
 
 void eraseArgument(MlirBlock block, unsigned index) {
   requireEditableIn(block);
+  noteEditOfArguments(block);
   mlirBlockEraseArgument(block, index);
 }
 
-void destroyOperation(MlirOperation operation) { mlirOperationDestroy(operation); }
+void destroyOperation(MlirOperation operation) {
+  noteEditOfEnd(operation);
+  mlirOperationDestroy(operation);
+}
 
-void eraseBy(MlirRewriterBase rewriter, MlirOperation operation) { mlirRewriterBaseEraseOp(rewriter, operation); }
+void eraseBy(MlirRewriterBase rewriter, MlirOperation operation) {
+  noteEditOfEnd(operation);
+  mlirRewriterBaseEraseOp(rewriter, operation);
+}
 
 void replaceBy(MlirRewriterBase rewriter, MlirOperation operation, MlirOperation replacement) {
+  noteEditOfEnd(operation, /*replaced=*/true);
   mlirRewriterBaseReplaceOpWithOperation(rewriter, operation, replacement);
 }
 
 void replaceBy(MlirRewriterBase rewriter, MlirOperation operation, intptr_t count, MlirValue *values) {
+  noteEditOfEnd(operation, /*replaced=*/true);
   mlirRewriterBaseReplaceOpWithValues(rewriter, operation, count, values);
 }
 
-void eraseSymbol(MlirSymbolTable table, MlirOperation symbol) { mlirSymbolTableErase(table, symbol); }
+void eraseSymbol(MlirSymbolTable table, MlirOperation symbol) {
+  noteEditOfEnd(symbol);
+  mlirSymbolTableErase(table, symbol);
+}
 
 void dropOperands(MlirOperation operation) { mlirOperationSetOperands(operation, 0, nullptr); }
 

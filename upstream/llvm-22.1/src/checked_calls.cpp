@@ -25,6 +25,7 @@
 #include "mlir/CAPI/Support.h"
 #include "mlir/IR/BuiltinAttributeInterfaces.h"
 #include "mlir/IR/Dialect.h"
+#include "mlir/IR/Dominance.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/SymbolTable.h"
@@ -219,9 +220,9 @@ void requireVerifiable(MlirOperation operation, const char *act) {
 /// is no danger as a rule.
 static bool concernsMake(llvm::StringRef text) {
   for (const char *part :
-       {"requires attribute", "failed to satisfy constraint", "failed to verify constraint", "requires zero ",
+       {"requires attribute", "requires the same ", "failed to satisfy constraint", "failed to verify constraint", "requires zero ",
         "requires one ", "requires a single ", "requires at least ", "operand #", "operand count", "operand group",
-        "result #", "result group", "region #", "successor", "non-empty block", "at least one block"})
+        "result #", "result group", "region #", "successor", "non-empty block", "at least one block", "regions to end with"})
     if (text.contains(part))
       return true;
   auto [_, number] = text.split("expected "); // "expected 2 operands, but found 1"
@@ -233,6 +234,36 @@ template <typename Verify> std::string faultOf(mlir::Operation *operation, bool 
   CaughtErrors errors(wrap(operation->getContext()));
   isValid = mlir::succeeded(verify());
   return isValid || !concernsMake(errors.text) ? std::string() : std::move(errors.text);
+}
+
+/// What is wrong with an operation's place in its block and with the blocks it leads to, in words, or an empty text. MLIR
+/// looks for branches at the end of a block only, and forgets those from elsewhere when it erases a block.
+static std::string faultOfPlace(mlir::Operation *operation) {
+  if (mlir::Operation *previous = operation->getBlock() ? operation->getPrevNode() : nullptr;
+      previous && previous->getNumSuccessors() != 0)
+    return "operation with block successors must terminate its parent block";
+  for (mlir::Block *successor : operation->getSuccessors())
+    if (successor->getParent() != operation->getParentRegion())
+      return "branching to block of a different region";
+  return {};
+}
+
+/// What is wrong with an operation apart from its regions, or an empty text.
+static std::string faultOfItself(mlir::Operation *operation, bool &isValid) {
+  std::string fault;
+  bool isWhole = true;
+  if (const char *text = faultOfVerifier(operation))
+    fault = text;
+  else if (!llvm::all_of(operation->getOperands(), [](mlir::Value operand) { return static_cast<bool>(operand); }))
+    fault = "null operand found";
+  else
+    fault = faultOfPlace(operation);
+  if (!fault.empty())
+    return quotedName(wrap(operation)) + ": " + fault;
+  if (auto kind = operation->getRegisteredInfo())
+    fault = faultOf(operation, isWhole, [&] { return kind->verifyInvariants(operation); });
+  isValid = isValid && isWhole;
+  return fault;
 }
 
 /// A block of the operation that has no terminator, in words, or an empty text.
@@ -288,8 +319,7 @@ std::string findFault(MlirOperation root, Use use, bool tell) {
     auto kind = operation->getRegisteredInfo();
     bool isValid = true;
     if (stage.isBeforeAllRegions()) {
-      if (kind)
-        fault = faultOf(operation, isValid, [&] { return kind->verifyInvariants(operation); });
+      fault = faultOfItself(operation, isValid);
       if (fault.empty())
         fault = faultOfBlocks(operation, use);
       allValid = allValid && isValid;
@@ -308,6 +338,69 @@ std::string findFault(MlirOperation root, Use use, bool tell) {
       mlir::emitError(unwrap(root)->getLoc()) << fault;
   }
   return fault;
+}
+
+namespace {
+
+/// Looks at what was changed, as the verifier would. What is around it was sound before.
+class EditsCheck {
+public:
+  std::string run(mlir::Operation *operation, Edit edit) {
+    bool inside = (edit & Edit::Inside) == Edit::Inside;
+    if (inside)
+      operation->walk<mlir::WalkOrder::PreOrder>([&](mlir::Operation *inner) {
+        look(inner, /*regions=*/true);
+        return fault.empty() ? mlir::WalkResult::advance() : mlir::WalkResult::interrupt();
+      });
+    else
+      look(operation, (edit & Edit::Regions) == Edit::Regions);
+    if ((edit & Edit::Users) == Edit::Users)
+      for (mlir::Operation *user : operation->getUsers())
+        look(user, /*regions=*/false);
+    if ((edit & Edit::Arguments) == Edit::Arguments)
+      for (mlir::Region &region : operation->getRegions())
+        for (mlir::Block &block : region)
+          for (mlir::BlockArgument argument : block.getArguments())
+            for (mlir::Operation *user : argument.getUsers())
+              look(user, /*regions=*/false);
+    return std::move(fault);
+  }
+
+private:
+  void look(mlir::Operation *operation, bool regions) {
+    if (!fault.empty())
+      return;
+    bool isValid = true;
+    fault = faultOfItself(operation, isValid);
+    if (fault.empty() && regions) {
+      fault = faultOfBlocks(operation, Use::Driver);
+      // What its regions' verifier relies on. A symbol table looks at all that is in it, and no driver needs what it finds.
+      for (mlir::Region &region : operation->getRegions())
+        for (mlir::Block &block : region)
+          if (fault.empty() && !block.empty())
+            fault = faultOfItself(&block.back(), isValid);
+      auto kind = operation->getRegisteredInfo();
+      if (fault.empty() && kind && isValid && !kind->hasTrait<mlir::OpTrait::SymbolTable>())
+        fault = faultOf(operation, isValid, [&] { return kind->verifyRegionInvariants(operation); });
+    }
+    if (fault.empty() && operation->getBlock() && dominance.isReachableFromEntry(operation->getBlock()) &&
+        !llvm::all_of(operation->getOperands(),
+                      [&](mlir::Value operand) { return dominance.properlyDominates(operand, operation); }))
+      fault = quotedName(wrap(operation)) + ": an operand does not dominate this use";
+  }
+
+  mlir::DominanceInfo dominance; // made for a region when it is asked for one
+  std::string fault;
+};
+
+} // namespace
+
+std::string findFault(const Edits &edits) {
+  EditsCheck check;
+  for (auto [operation, edit] : edits)
+    if (std::string fault = check.run(static_cast<mlir::Operation *>(operation), edit); !fault.empty())
+      return fault;
+  return {};
 }
 
 void requireUsesInside(MlirOperation operation, const char *act) {

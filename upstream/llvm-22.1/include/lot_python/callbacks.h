@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "lot_python/edits.h"
 #include "lot_python/gate.h"
 #include "lot_python/tracking.h"
 #include "mlir-c/IR.h"
@@ -22,8 +23,8 @@
 
 namespace lot_python {
 
-/// Thrown through MLIR's frames, which cannot be avoided where MLIR ends the process if it is told of a
-/// failure. The failure itself is what the run keeps.
+/// Thrown through MLIR's frames, which cannot be avoided where MLIR ends the process if it is told of a failure, or if
+/// it goes on. What MLIR has allocated is lost then. The failure itself is what the run keeps.
 struct LOT_PYTHON_API UnwindsMlir : std::exception {
   const char *what() const noexcept override { return "a callback failed, outside of a run of the bindings"; }
 };
@@ -88,6 +89,18 @@ public:
   }
   Driver getDriver() const { return driver; }
   MlirOperation getRoot() const { return root; }
+  OpaqueRun *getOuter() const { return outer; }
+
+  // What Python has changed by hand since the run has called it (see edits.h). A pass manager looks at all of the IR.
+  void noteEdit(MlirOperation operation, Edit edit);
+  void forgetEdits(MlirOperation ended);
+  bool isEdited() const { return edited; }
+  /// To be called when a callback is over: looks at what it has changed. If that is not made as MLIR's code relies on, the
+  /// run has failed.
+  void inspectEdits(const char *where) noexcept;
+  /// Whether the IR is such that MLIR must not go on.
+  bool isUnsound() const { return unsound; }
+
   /// Keeps an operation, which MLIR will use, until the run is over.
   void keep(MlirOperation operation, nanobind::object holder);
 
@@ -110,7 +123,8 @@ private:
   std::vector<nanobind::object> holders;
   std::deque<Frame> kept; // go first
   std::exception_ptr error;
-  bool closed = false;
+  Edits edits;
+  bool edited = false, unsound = false, closed = false;
 };
 
 /// To be made, with the GIL, before C++ code of MLIR hands anything to Python, outside of `callPython`; lives until
@@ -168,14 +182,22 @@ template <typename Function> bool callPython(const char *where, Function &&funct
       collectStrays(run->getRoot());
       requireSelfContained(run->getRoot(), where);
     }
-    return true;
   } catch (...) {
-    if (run)
-      run->fail(std::current_exception());
-    else
+    if (!run) {
       reportUnraisable(where);
-    return false;
+      return false;
+    }
+    run->fail(std::current_exception());
   }
+  if (run)
+    run->inspectEdits(where);
+  return !run || !run->hasFailed();
+}
+
+/// To be called after `callPython` by a callback of a rewrite driver, which nothing stops otherwise.
+inline void leaveIfUnsound() {
+  if (OpaqueRun *run = OpaqueRun::current(); run && run->isUnsound())
+    throw UnwindsMlir();
 }
 
 /// Says whether an object that only exists during a callback still may be used. Copies share the answer.

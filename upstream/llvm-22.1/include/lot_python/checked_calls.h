@@ -9,6 +9,7 @@
 #ifndef LOT_PYTHON_CHECKED_CALLS_H
 #define LOT_PYTHON_CHECKED_CALLS_H
 
+#include "lot_python/edits.h"
 #include "lot_python/one_context.h"
 #include "lot_python/tracking.h"
 #include "mlir-c/AffineExpr.h"
@@ -51,6 +52,8 @@ enum class Use { Driver, Passes, Otherwise };
 /// successors, attributes, and terminators of blocks. Empty if nothing is. MLIR ends the process for much of that. With
 /// `tell` it is reported as an error, as the verifier does.
 LOT_PYTHON_API std::string findFault(MlirOperation operation, Use use, bool tell = false);
+/// The same of what was changed in a callback of a rewrite driver, and for what it may have spoilt.
+std::string findFault(const Edits &edits);
 
 // ---- What an operation can be made with.
 
